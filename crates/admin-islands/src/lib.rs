@@ -1,0 +1,1 @@
+//! Exactly what runs in the browser: the console's islands.

@@ -1,0 +1,1 @@
+//! A small SDK for callers of the gateway.

@@ -1,0 +1,32 @@
+//! The rules of the house without any input or output: what the words mean, what things cost, what is allowed.
+//!
+//! # Words
+//!
+//! | word | where |
+//! |---|---|
+//! | tenant, plan, person, key, model, route, upstream | [`policy`] |
+//! | scope (a node of the quota tree), limit, dimension, gate, class | [`limits`] |
+//! | estimate (expected and ceiling) | [`estimate`] |
+//! | token classes | [`usage`] |
+//! | price, cost | [`prices`], [`money`] |
+//! | period, bucket | [`periods`] |
+//! | settlement, rejection, adjustment, hold record | [`ledger`] |
+//! | refusal, its code and what follows from it | [`refusals`] |
+//! | priority | [`priority`] |
+//! | key text, public id, secret hash | [`key_text`] |
+//!
+//! Nothing here reads a clock, draws a random number or does input or output: time and randomness are arguments.
+
+pub mod estimate;
+pub mod ids;
+pub mod instances;
+pub mod key_text;
+pub mod ledger;
+pub mod limits;
+pub mod money;
+pub mod periods;
+pub mod policy;
+pub mod prices;
+pub mod priority;
+pub mod refusals;
+pub mod usage;

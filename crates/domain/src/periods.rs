@@ -1,0 +1,226 @@
+//! Calendar periods of budgets and 15-minute buckets of roll-ups, in the one billing time zone.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{
+    DateTime, Datelike, Days, Duration, LocalResult, Months, NaiveDate, NaiveDateTime, TimeZone, Timelike, Utc,
+};
+use chrono_tz::Tz;
+use serde::{Deserialize, Serialize};
+
+/// Length of a roll-up bucket in minutes. Every time zone in use is offset by a multiple of it, so that every zone's
+/// day and month is a sum of buckets.
+pub const BUCKET_MINUTES: i64 = 15;
+
+/// How long a budget lasts before it starts again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Period {
+    /// From the full hour.
+    Hour,
+    /// From local midnight.
+    Day,
+    /// From Monday, local midnight (ISO 8601).
+    Week,
+    /// From the first of the month, local midnight.
+    Month,
+}
+
+/// A span of time, start included, end excluded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Span {
+    /// First instant.
+    pub start: DateTime<Utc>,
+    /// First instant after.
+    pub end: DateTime<Utc>,
+}
+
+impl Span {
+    /// Whether `at` lies inside.
+    pub fn contains(&self, at: DateTime<Utc>) -> bool {
+        self.start <= at && at < self.end
+    }
+}
+
+impl Period {
+    /// All of them, shortest first.
+    pub const ALL: [Self; 4] = [Self::Hour, Self::Day, Self::Week, Self::Month];
+
+    /// The word in SQL, JSON and pages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        }
+    }
+
+    /// The period that contains `at`, by the calendar of `zone`, clock changes included.
+    pub fn span(self, at: DateTime<Utc>, zone: Tz) -> Span {
+        let local = at.with_timezone(&zone).naive_local();
+        let day = local.date();
+        let (start, next) = match self {
+            // Hours are cut in absolute time: a local hour that happens twice in autumn is two hours.
+            Self::Hour => {
+                let into = Duration::seconds(i64::from(local.minute() * 60 + local.second()))
+                    + Duration::nanoseconds(i64::from(at.nanosecond()));
+                let start = at - into;
+                return Span {
+                    start,
+                    end: start + Duration::hours(1),
+                };
+            }
+            Self::Day => (day, day + Days::new(1)),
+            Self::Week => {
+                let monday = day - Days::new(u64::from(day.weekday().num_days_from_monday()));
+                (monday, monday + Days::new(7))
+            }
+            Self::Month => {
+                let first = day.with_day(1).unwrap_or(day);
+                (first, first + Months::new(1))
+            }
+        };
+        Span {
+            start: midnight(start, zone),
+            end: midnight(next, zone),
+        }
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The text is none of the four periods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a period is one of hour, day, week, month")]
+pub struct UnknownPeriod;
+
+impl FromStr for Period {
+    type Err = UnknownPeriod;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|period| period.as_str() == text)
+            .ok_or(UnknownPeriod)
+    }
+}
+
+/// A calendar month such as 2026-11.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Month {
+    first_day: NaiveDate,
+}
+
+impl Month {
+    /// The month that contains `at` in `zone`.
+    pub fn containing(at: DateTime<Utc>, zone: Tz) -> Self {
+        let day = at.with_timezone(&zone).date_naive();
+        Self {
+            first_day: day.with_day(1).unwrap_or(day),
+        }
+    }
+
+    /// Its first and end instants in `zone`.
+    pub fn span(self, zone: Tz) -> Span {
+        Span {
+            start: midnight(self.first_day, zone),
+            end: midnight(self.first_day + Months::new(1), zone),
+        }
+    }
+
+    /// The month before.
+    pub fn previous(self) -> Self {
+        Self {
+            first_day: self.first_day - Months::new(1),
+        }
+    }
+
+    /// The month after.
+    pub fn next(self) -> Self {
+        Self {
+            first_day: self.first_day + Months::new(1),
+        }
+    }
+
+    /// Its first day.
+    pub fn first_day(self) -> NaiveDate {
+        self.first_day
+    }
+}
+
+impl fmt::Display for Month {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.first_day.format("%Y-%m"))
+    }
+}
+
+/// The text is no month.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write a month as year and month, for example 2026-11")]
+pub struct NotAMonth;
+
+impl FromStr for Month {
+    type Err = NotAMonth;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (year, month) = text.split_once('-').ok_or(NotAMonth)?;
+        if year.len() != 4 || month.len() != 2 {
+            return Err(NotAMonth);
+        }
+        let year: i32 = year.parse().map_err(|_| NotAMonth)?;
+        let month: u32 = month.parse().map_err(|_| NotAMonth)?;
+        // Bounded so that neighbours and instants always exist.
+        if !(1970..=9998).contains(&year) {
+            return Err(NotAMonth);
+        }
+        NaiveDate::from_ymd_opt(year, month, 1)
+            .map(|first_day| Self { first_day })
+            .ok_or(NotAMonth)
+    }
+}
+
+/// Start of the 15-minute bucket that contains `at`.
+pub fn bucket_start(at: DateTime<Utc>) -> DateTime<Utc> {
+    let width = BUCKET_MINUTES * 60;
+    let start = at.timestamp().div_euclid(width) * width;
+    DateTime::from_timestamp(start, 0).unwrap_or(at)
+}
+
+/// `at` plus whole calendar months in `zone`, clamped to the end of a shorter month. Key lifetimes use it.
+pub fn months_after(at: DateTime<Utc>, months: u32, zone: Tz) -> DateTime<Utc> {
+    let local = at.with_timezone(&zone).naive_local();
+    local
+        .checked_add_months(Months::new(months))
+        .map_or(at, |later| first_instant(later, zone))
+}
+
+/// The first instant of a local day. Where a clock change skips midnight, the day starts when the clock has moved on.
+fn midnight(day: NaiveDate, zone: Tz) -> DateTime<Utc> {
+    first_instant(day.and_time(chrono::NaiveTime::MIN), zone)
+}
+
+fn first_instant(local: NaiveDateTime, zone: Tz) -> DateTime<Utc> {
+    match zone.from_local_datetime(&local) {
+        LocalResult::Single(at) | LocalResult::Ambiguous(at, _) => at.with_timezone(&Utc),
+        LocalResult::None => {
+            // Inside a gap: the reading with the offset before the change lies past it; its end is the first instant.
+            let mut probe = local;
+            for _ in 0..(24 * 60 / BUCKET_MINUTES) {
+                probe += Duration::minutes(BUCKET_MINUTES);
+                if let LocalResult::Single(at) | LocalResult::Ambiguous(at, _) = zone.from_local_datetime(&probe) {
+                    return at.with_timezone(&Utc);
+                }
+            }
+            Utc.from_utc_datetime(&local)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

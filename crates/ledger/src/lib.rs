@@ -1,0 +1,1 @@
+//! The ledger's way to Postgres: a local journal, shipped in batches, exactly once.

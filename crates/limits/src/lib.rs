@@ -1,0 +1,1 @@
+//! Admission: what every scope of the quota tree still has room for.

@@ -1,0 +1,1 @@
+//! Wire dialects of providers: request inspection, SSE framing, usage extraction, error bodies, headers.

@@ -1,0 +1,3 @@
+//! The binary: configuration, wiring, background tasks, lifecycle, embedded Postgres.
+
+pub mod embedded_postgres;

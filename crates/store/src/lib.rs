@@ -1,0 +1,1 @@
+//! The only door to Postgres: one module per noun.

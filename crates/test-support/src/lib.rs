@@ -1,0 +1,1 @@
+//! Builders and real servers for tests.

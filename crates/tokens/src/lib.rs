@@ -1,0 +1,1 @@
+//! Token counting and estimating: exact encodings, learned ratios, per-part estimates.
