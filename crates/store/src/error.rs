@@ -1,0 +1,80 @@
+//! What can go wrong with Postgres, as far as a caller can act on it.
+
+/// Why an operation on the store failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database URL cannot be used.
+    #[error("the database URL is not valid; it looks like postgres://user:password@host:5432/name")]
+    Url(#[source] sqlx::Error),
+    /// Postgres cannot be reached, or no connection was free in time.
+    #[error("Postgres cannot be reached")]
+    Unavailable(#[source] sqlx::Error),
+    /// A named constraint was violated.
+    #[error("the change breaks a rule of the database ({constraint})")]
+    Constraint {
+        /// The constraint's or unique index's name.
+        constraint: String,
+        /// What Postgres said.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// Deadlock or serialisation failure: the same transaction may succeed when repeated.
+    #[error("another transaction was in the way")]
+    Conflict(#[source] sqlx::Error),
+    /// The schema could not be brought up to date.
+    #[error("the database schema could not be brought up to date")]
+    Migration(#[source] sqlx::migrate::MigrateError),
+    /// A stored value is none that this version knows.
+    #[error("the database holds a value that this version does not understand ({column})")]
+    Value {
+        /// Where it was found.
+        column: &'static str,
+    },
+    /// Anything else.
+    #[error("a database query failed")]
+    Query(#[source] sqlx::Error),
+}
+
+impl StoreError {
+    /// Whether waiting and repeating may help.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Conflict(_))
+    }
+
+    /// The name of the violated constraint, if that is what happened.
+    pub fn constraint(&self) -> Option<&str> {
+        match self {
+            Self::Constraint { constraint, .. } => Some(constraint),
+            _ => None,
+        }
+    }
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        use sqlx::Error as E;
+        if let E::Database(database) = &error {
+            if let Some(constraint) = database.constraint() {
+                return Self::Constraint {
+                    constraint: constraint.to_owned(),
+                    source: error,
+                };
+            }
+            let code = database.code().map(|code| code.into_owned()).unwrap_or_default();
+            return match code.as_str() {
+                "40001" | "40P01" => Self::Conflict(error),
+                // Connection failures, shutdown, start-up, too many connections, disk and memory exhaustion.
+                code if code.starts_with("08") || code.starts_with("57P") || code.starts_with("53") => {
+                    Self::Unavailable(error)
+                }
+                _ => Self::Query(error),
+            };
+        }
+        match error {
+            E::Io(_) | E::Tls(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed | E::Protocol(_) => {
+                Self::Unavailable(error)
+            }
+            _ => Self::Query(error),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Live status of every gateway.
+
+use chrono::{DateTime, Utc};
+use domain::instances::InstanceStatus;
+
+use crate::{Store, StoreError};
+
+/// The most gateways that are listed.
+pub const INSTANCES_MAX: i64 = 1_000;
+
+/// One gateway.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// Its name.
+    pub instance: String,
+    /// When it last wrote.
+    pub seen_at: DateTime<Utc>,
+    /// What it said.
+    pub status: InstanceStatus,
+}
+
+impl Store {
+    /// Writes a gateway's status.
+    pub async fn report_instance(
+        &self,
+        instance: &str,
+        seen_at: DateTime<Utc>,
+        status: &InstanceStatus,
+    ) -> Result<(), StoreError> {
+        let status = serde_json::to_value(status).map_err(|_| StoreError::Value {
+            column: "instances.status",
+        })?;
+        sqlx::query!(
+            "insert into instances (instance, seen_at, status) values ($1, $2, $3)
+             on conflict (instance) do update set seen_at = excluded.seen_at, status = excluded.status",
+            instance,
+            seen_at,
+            status,
+        )
+        .execute(self.pool())
+        .await?;
+        Ok(())
+    }
+
+    /// Takes a gateway off the list when it has stopped in good order.
+    pub async fn remove_instance(&self, instance: &str) -> Result<(), StoreError> {
+        sqlx::query!("delete from instances where instance = $1", instance)
+            .execute(self.pool())
+            .await?;
+        Ok(())
+    }
+
+    /// Gateways, the most recently seen first; at most [`INSTANCES_MAX`].
+    pub async fn instances(&self) -> Result<Vec<Instance>, StoreError> {
+        let rows = sqlx::query!(
+            "select instance, seen_at, status from instances order by seen_at desc limit $1",
+            INSTANCES_MAX,
+        )
+        .fetch_all(self.pool())
+        .await?;
+        Ok(rows
+            .into_iter()
+            .map(|row| Instance {
+                instance: row.instance,
+                seen_at: row.seen_at,
+                // An older or newer gateway may say something else; its presence still counts.
+                status: serde_json::from_value(row.status).unwrap_or_default(),
+            })
+            .collect())
+    }
+}
