@@ -16,9 +16,12 @@ mod account;
 mod binaries;
 #[cfg(test)]
 mod tests;
+mod throwaway;
 
 use account::Account;
 use binaries::Binaries;
+
+pub use throwaway::Throwaway;
 
 const DATABASE: &str = "tollgate";
 const SUPERUSER: &str = "tollgate";
@@ -121,6 +124,11 @@ pub enum Durability {
     Durable,
     /// Everything, for the sake of speed.
     Disposable,
+}
+
+/// Whether this machine has a PostgreSQL server that [`Cluster::start`] can use for new data.
+pub fn is_installed() -> bool {
+    Binaries::find(Path::new("")).is_ok()
 }
 
 /// A running server over `<data dir>/postgres` that ends with [`Cluster::stop`].

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::account::Account;
-use crate::{Cluster, Durability};
+use crate::{Cluster, Durability, Throwaway};
 
 #[test]
 fn data_written_before_a_stop_are_there_after_the_next_start() {
@@ -113,6 +113,28 @@ fn nobody_gets_in_without_the_password_and_it_is_not_readable_by_others() {
     let password = std::fs::metadata(data_dir.path().join("postgres-password")).expect("password file");
     assert_eq!(password.permissions().mode() & 0o777, 0o600);
     postgres.stop();
+}
+
+#[test]
+fn a_throwaway_leaves_neither_process_nor_data() {
+    let throwaway = Throwaway::start().expect("Postgres starts");
+    let (process, directory) = (throwaway.cluster().process_id(), throwaway.cluster().directory.clone());
+    assert_eq!(psql(throwaway.cluster(), "select 1"), "1");
+    drop(throwaway);
+    assert!(!is_running(process));
+    assert!(!directory.exists());
+}
+
+#[test]
+fn a_throwaway_ends_with_a_process_that_does_not_drop_it() {
+    let mut throwaway = Throwaway::start().expect("Postgres starts");
+    let (url, directory) = (throwaway.cluster().url(), throwaway.cluster().directory.clone());
+    // All that the end of this process would do: the pipe closes.
+    drop(throwaway.watch.stdin.take());
+    throwaway.cluster.server.wait().expect("the server ends");
+    throwaway.watch.wait().expect("the watch ends");
+    assert!(!accepts_connections(&url));
+    assert!(!directory.exists());
 }
 
 #[test]

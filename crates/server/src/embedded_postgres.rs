@@ -27,18 +27,9 @@ impl EmbeddedPostgres {
     /// A Postgres that a killed gateway left running over the same directory is stopped first. As root the server runs
     /// as the user `postgres` (else `nobody`), to whom the data are given. Returns once connections are accepted.
     pub async fn start(data_dir: &Path) -> Result<Self, EmbeddedPostgresError> {
-        Self::start_with(data_dir, Durability::Durable).await
-    }
-
-    /// Like [`EmbeddedPostgres::start`], but fast and without any promise to survive a crash: for tests.
-    pub async fn start_disposable(data_dir: &Path) -> Result<Self, EmbeddedPostgresError> {
-        Self::start_with(data_dir, Durability::Disposable).await
-    }
-
-    async fn start_with(data_dir: &Path, durability: Durability) -> Result<Self, EmbeddedPostgresError> {
         let data_dir = data_dir.to_owned();
         // If the caller goes away meanwhile, the finished cluster is dropped by the runtime, which ends it.
-        let cluster = blocking(move || Cluster::start(&data_dir, durability)).await?;
+        let cluster = blocking(move || Cluster::start(&data_dir, Durability::Durable)).await?;
         let url = cluster.url();
         Ok(Self { cluster, url })
     }
