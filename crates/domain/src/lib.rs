@@ -8,8 +8,10 @@
 //! | scope (a node of the quota tree), limit, dimension, gate, class | [`limits`] |
 //! | estimate (expected and ceiling) | [`estimate`] |
 //! | token classes | [`usage`] |
+//! | part (what a request is made of) | [`parts`] |
 //! | price, cost | [`prices`], [`money`] |
 //! | period, bucket | [`periods`] |
+//! | role (operator, auditor, manager, member) | [`people`] |
 //! | settlement, rejection, adjustment, hold record | [`ledger`] |
 //! | refusal, its code and what follows from it | [`refusals`] |
 //! | priority | [`priority`] |
@@ -24,6 +26,8 @@ pub mod key_text;
 pub mod ledger;
 pub mod limits;
 pub mod money;
+pub mod parts;
+pub mod people;
 pub mod periods;
 pub mod policy;
 pub mod prices;

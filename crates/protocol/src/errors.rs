@@ -1,0 +1,183 @@
+//! Error bodies in OpenAI's shape: written for callers, read from upstreams.
+
+use std::borrow::Cow;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use domain::refusals::RefusalCode;
+use serde::Serialize;
+
+/// How much of an upstream's error body is read, in bytes.
+pub const UPSTREAM_ERROR_BYTES_MAX: usize = 64 * 1024;
+/// How much of an upstream's message is kept, in characters.
+pub const UPSTREAM_MESSAGE_CHARS_MAX: usize = 1_000;
+/// How much of an upstream's type, code or parameter is kept, in characters.
+pub const UPSTREAM_WORD_CHARS_MAX: usize = 100;
+
+/// `{"error": {...}}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ErrorBody {
+    /// What is wrong and what to do, for people.
+    pub message: String,
+    /// OpenAI's coarse class.
+    #[serde(rename = "type")]
+    pub kind: Cow<'static, str>,
+    /// The field at fault.
+    pub param: Option<String>,
+    /// The word that programs act on.
+    pub code: Option<Cow<'static, str>>,
+    /// When the same request may succeed, in seconds from now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u64>,
+    /// The scope that refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+}
+
+impl ErrorBody {
+    /// A refusal of ours.
+    pub fn refusal(code: RefusalCode, message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            kind: Cow::Borrowed(kind(code)),
+            param: None,
+            code: Some(Cow::Borrowed(code.as_str())),
+            retry_after: None,
+            scope: None,
+        }
+    }
+
+    /// A failure of the upstream, with its own words where it gave some.
+    pub fn upstream(error: UpstreamError) -> Self {
+        Self {
+            message: error
+                .message
+                .unwrap_or_else(|| "The model's provider failed without saying why.".into()),
+            kind: error.kind.map_or(Cow::Borrowed("upstream_error"), Cow::Owned),
+            param: error.param,
+            code: Some(error.code.map_or(Cow::Borrowed("upstream_error"), Cow::Owned)),
+            retry_after: None,
+            scope: None,
+        }
+    }
+
+    /// With the field at fault.
+    #[must_use]
+    pub fn with_param(mut self, param: Option<impl Into<String>>) -> Self {
+        self.param = param.map(Into::into);
+        self
+    }
+
+    /// With a retry hint in seconds.
+    #[must_use]
+    pub fn with_retry_after(mut self, seconds: Option<u64>) -> Self {
+        self.retry_after = seconds;
+        self
+    }
+
+    /// With the scope that refused.
+    #[must_use]
+    pub fn with_scope(mut self, scope: Option<impl ToString>) -> Self {
+        self.scope = scope.map(|scope| scope.to_string());
+        self
+    }
+
+    /// The response body.
+    pub fn to_json(&self) -> Bytes {
+        #[derive(Serialize)]
+        struct Envelope<'a> {
+            error: &'a ErrorBody,
+        }
+        json_bytes(&Envelope { error: self })
+    }
+
+    /// The same as an event, for a stream that has begun.
+    pub fn to_sse_event(&self) -> Bytes {
+        let json = self.to_json();
+        let mut event = BytesMut::with_capacity(json.len() + 8);
+        event.put_slice(b"data: ");
+        event.put_slice(&json);
+        event.put_slice(b"\n\n");
+        event.freeze()
+    }
+}
+
+fn kind(code: RefusalCode) -> &'static str {
+    match (code, code.status()) {
+        (RefusalCode::BudgetExhausted, _) => "insufficient_quota",
+        (_, 401) => "authentication_error",
+        (_, 403) => "permission_error",
+        (_, 429) => "rate_limit_error",
+        (_, 503) => "service_unavailable",
+        _ => "invalid_request_error",
+    }
+}
+
+pub(crate) fn json_bytes(value: &impl Serialize) -> Bytes {
+    // Strings, numbers and lists of them: there is nothing that could fail to be written.
+    serde_json::to_vec(value).map(Bytes::from).unwrap_or_default()
+}
+
+/// What an upstream said about its failure, as far as it can be read; cut to the bounds above.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamError {
+    /// For people. It may name parts of our credential when the status is 401 or 403: do not pass it on then.
+    pub message: Option<String>,
+    /// The provider's class.
+    pub kind: Option<String>,
+    /// The provider's code; a number is kept as its digits.
+    pub code: Option<String>,
+    /// The field at fault.
+    pub param: Option<String>,
+}
+
+impl UpstreamError {
+    /// Reads an error body, or the data of an error event. Understands `{"error": {...}}`, `{"error": "text"}`, the same
+    /// in a list, and `message` or `detail` at the top; of anything else nothing is known.
+    pub fn read(body: &[u8]) -> Self {
+        let Some(body) = body.get(..body.len().min(UPSTREAM_ERROR_BYTES_MAX)) else {
+            return Self::default();
+        };
+        let Ok(value) = serde_json::from_slice::<serde_json::Value>(body) else {
+            return Self::default();
+        };
+        let top = value.get(0).unwrap_or(&value);
+        let error = top.get("error").unwrap_or(top);
+        if let Some(message) = error.as_str() {
+            return Self {
+                message: cut(message, UPSTREAM_MESSAGE_CHARS_MAX),
+                ..Self::default()
+            };
+        }
+        let word = |name: &str| match error.get(name) {
+            Some(serde_json::Value::String(word)) => cut(word, UPSTREAM_WORD_CHARS_MAX),
+            Some(serde_json::Value::Number(number)) => Some(number.to_string()),
+            _ => None,
+        };
+        let message = ["message", "detail"]
+            .into_iter()
+            .find_map(|name| error.get(name)?.as_str())
+            .and_then(|message| cut(message, UPSTREAM_MESSAGE_CHARS_MAX));
+        Self {
+            message,
+            kind: word("type"),
+            code: word("code"),
+            param: word("param"),
+        }
+    }
+
+    /// Whether the upstream does not know `stream_options`, so that it should be asked without.
+    pub fn is_about_stream_options(&self) -> bool {
+        [&self.param, &self.message]
+            .into_iter()
+            .flatten()
+            .any(|text| text.contains("stream_options") || text.contains("include_usage"))
+    }
+}
+
+fn cut(text: &str, chars_max: usize) -> Option<String> {
+    let text: String = text.chars().take(chars_max).collect();
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! Headers: what goes upstream, what comes back, and what callers and providers say in them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use chrono::{DateTime, NaiveDateTime, Utc};
+use domain::ledger::USER_ID_CHARS_MAX;
+use domain::priority::Priority;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+/// The most tags on one request.
+pub const TAGS_MAX: usize = 16;
+/// The longest name of a tag, in characters.
+pub const TAG_NAME_CHARS_MAX: usize = 64;
+/// The longest value of a tag, in characters.
+pub const TAG_VALUE_CHARS_MAX: usize = 256;
+/// The longest wait that a provider's `Retry-After` is believed.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The caller's tags: `team=search,experiment=7`.
+pub const X_TOLLGATE_TAGS: HeaderName = HeaderName::from_static("x-tollgate-tags");
+/// The priority to run at, if lower than the key's.
+pub const X_TOLLGATE_PRIORITY: HeaderName = HeaderName::from_static("x-tollgate-priority");
+/// Whom the request is for.
+pub const X_TOLLGATE_USER: HeaderName = HeaderName::from_static("x-tollgate-user");
+/// The provider's id of a request.
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The key, where it is not in `Authorization`.
+pub const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// What a caller may say to a provider. A list of what is allowed, because nobody can list what companies put into the
+/// headers of their own networks, secrets included.
+const UPSTREAM_ALLOWED: [&str; 10] = [
+    "accept",
+    "content-type",
+    "user-agent",
+    "idempotency-key",
+    "openai-beta",
+    "anthropic-beta",
+    "anthropic-version",
+    "traceparent",
+    "tracestate",
+    "x-client-request-id",
+];
+
+/// What belongs to one connection (RFC 9110, section 7.6.1) and is never passed on.
+const HOP_BY_HOP: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// What a provider says to us alone: about our account, its cookies, its own site.
+const RESPONSE_DROPPED: [&str; 13] = [
+    "alt-svc",
+    "content-length",
+    "date",
+    "nel",
+    "openai-organization",
+    "openai-project",
+    "report-to",
+    "retry-after",
+    "retry-after-ms",
+    "server",
+    "set-cookie",
+    "strict-transport-security",
+    "via",
+];
+const RESPONSE_DROPPED_PREFIXES: [&str; 6] = [
+    "access-control-",
+    "anthropic-organization",
+    "anthropic-ratelimit-",
+    "cf-",
+    "x-ratelimit-",
+    "x-tollgate-",
+];
+
+/// The headers of the request to the upstream, but for `Host`, `Authorization` and `Content-Length`, which are set by
+/// who sends it. Answers are asked for uncompressed, because their usage is read as they pass.
+pub fn upstream_request_headers(caller: &HeaderMap) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(UPSTREAM_ALLOWED.len() + 1);
+    for name in UPSTREAM_ALLOWED {
+        if !is_named_in_connection(caller, name) {
+            for value in caller.get_all(name) {
+                headers.append(HeaderName::from_static(name), value.clone());
+            }
+        }
+    }
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers
+}
+
+/// The provider's headers that the caller gets, `x-request-id` among them. `Content-Length` and `Retry-After` are not:
+/// they are set by who writes the answer.
+pub fn caller_response_headers(upstream: &HeaderMap) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(upstream.len());
+    for (name, value) in upstream {
+        let text = name.as_str();
+        let is_dropped = HOP_BY_HOP.contains(&text)
+            || RESPONSE_DROPPED.contains(&text)
+            || RESPONSE_DROPPED_PREFIXES.iter().any(|prefix| text.starts_with(prefix))
+            || is_named_in_connection(upstream, text);
+        if !is_dropped {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    headers
+}
+
+fn is_named_in_connection(headers: &HeaderMap, name: &str) -> bool {
+    headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|named| named.trim().eq_ignore_ascii_case(name))
+}
+
+/// The caller's key: from `Authorization: Bearer`, else from `x-api-key`.
+pub fn key_text(headers: &HeaderMap) -> Option<&str> {
+    let bearer = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| {
+            let (scheme, key) = value.trim().split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+        });
+    bearer
+        .or_else(|| headers.get(X_API_KEY)?.to_str().ok().map(str::trim))
+        .filter(|key| !key.is_empty())
+}
+
+/// How long a provider asks to wait: `retry-after-ms`, else `Retry-After` in seconds or as a date; at most
+/// [`RETRY_AFTER_MAX`]. A date that has passed is no wait.
+pub fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let millis = text("retry-after-ms")
+        .and_then(|text| text.parse::<f64>().ok())
+        .and_then(|millis| seconds(millis / 1_000.0));
+    millis
+        .or_else(|| {
+            let text = text("retry-after")?;
+            match text.parse::<f64>() {
+                Ok(number) => seconds(number),
+                Err(_) => http_date(text).map(|at| (at - now).to_std().unwrap_or_default()),
+            }
+        })
+        .map(|wait| wait.min(RETRY_AFTER_MAX))
+}
+
+fn seconds(seconds: f64) -> Option<Duration> {
+    (seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(RETRY_AFTER_MAX))
+}
+
+/// A date in one of the three forms of RFC 9110, section 5.6.7.
+fn http_date(text: &str) -> Option<DateTime<Utc>> {
+    [
+        "%a, %d %b %Y %H:%M:%S GMT",
+        "%A, %d-%b-%y %H:%M:%S GMT",
+        "%a %b %e %H:%M:%S %Y",
+    ]
+    .into_iter()
+    .find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())
+    .map(|at| at.and_utc())
+}
+
+/// How often the caller's SDK says it has tried before.
+pub fn caller_retries(headers: &HeaderMap) -> Option<i32> {
+    let text = headers.get("x-stainless-retry-count")?.to_str().ok()?;
+    text.trim().parse().ok().filter(|count| *count >= 0)
+}
+
+/// The provider's id of the request, cut to 200 characters.
+pub fn upstream_request_id(headers: &HeaderMap) -> Option<String> {
+    ["x-request-id", "request-id"]
+        .into_iter()
+        .find_map(|name| headers.get(name)?.to_str().ok())
+        .map(|id| id.chars().take(200).collect())
+}
+
+/// A header of ours that cannot be understood. The text is for the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// Not `name=value` pairs, or beyond the bounds.
+    #[error(
+        "The header X-Tollgate-Tags holds up to {TAGS_MAX} pairs such as team=search,experiment=7 \
+         (names up to {TAG_NAME_CHARS_MAX} characters, values up to {TAG_VALUE_CHARS_MAX})."
+    )]
+    Tags,
+    /// None of the four.
+    #[error("The header X-Tollgate-Priority is one of low, default, high, critical.")]
+    Priority,
+    /// Empty, too long, or no text.
+    #[error("The header X-Tollgate-User is a name of 1 to {USER_ID_CHARS_MAX} characters.")]
+    User,
+}
+
+/// The caller's tags. A name given twice keeps its last value.
+///
+/// # Errors
+/// When a pair is malformed or a bound is exceeded.
+pub fn tags(headers: &HeaderMap) -> Result<BTreeMap<String, String>, HeaderError> {
+    let mut tags = BTreeMap::new();
+    for value in headers.get_all(X_TOLLGATE_TAGS) {
+        let text = utf8(value).ok_or(HeaderError::Tags)?;
+        for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').ok_or(HeaderError::Tags)?;
+            let (name, value) = (name.trim(), value.trim());
+            let fits = (1..=TAG_NAME_CHARS_MAX).contains(&name.chars().count())
+                && value.chars().count() <= TAG_VALUE_CHARS_MAX;
+            if !fits {
+                return Err(HeaderError::Tags);
+            }
+            tags.insert(name.to_owned(), value.to_owned());
+            if tags.len() > TAGS_MAX {
+                return Err(HeaderError::Tags);
+            }
+        }
+    }
+    Ok(tags)
+}
+
+/// The priority the caller wants to run at.
+///
+/// # Errors
+/// When it is none of the four words.
+pub fn priority(headers: &HeaderMap) -> Result<Option<Priority>, HeaderError> {
+    headers
+        .get(X_TOLLGATE_PRIORITY)
+        .map(|value| {
+            let text = value.to_str().map_err(|_| HeaderError::Priority)?;
+            text.trim()
+                .to_ascii_lowercase()
+                .parse()
+                .map_err(|_| HeaderError::Priority)
+        })
+        .transpose()
+}
+
+/// Whom the request is for, according to the header.
+///
+/// # Errors
+/// When the name is empty, too long or no text.
+pub fn user(headers: &HeaderMap) -> Result<Option<&str>, HeaderError> {
+    headers
+        .get(X_TOLLGATE_USER)
+        .map(|value| {
+            let user = utf8(value).map(str::trim).ok_or(HeaderError::User)?;
+            let fits = (1..=USER_ID_CHARS_MAX).contains(&user.chars().count());
+            if fits { Ok(user) } else { Err(HeaderError::User) }
+        })
+        .transpose()
+}
+
+fn utf8(value: &HeaderValue) -> Option<&str> {
+    std::str::from_utf8(value.as_bytes()).ok()
+}
+
+#[cfg(test)]
+mod tests;
