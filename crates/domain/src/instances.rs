@@ -10,6 +10,7 @@ pub const STATUS_STALE_MS: i64 = 10_000;
 
 /// A gateway's live status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct InstanceStatus {
     /// Version of the program.
     pub version: String,
@@ -33,4 +34,7 @@ pub struct InstanceStatus {
     pub journal_bytes: u64,
     /// Holds without an ending.
     pub open_holds: u64,
+    /// Every entry of this gateway that was admitted or refused earlier is in Postgres. The moment of writing when
+    /// nothing is pending.
+    pub complete_until: Option<DateTime<Utc>>,
 }

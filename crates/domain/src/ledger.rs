@@ -114,6 +114,14 @@ impl Outcome {
             Self::Abandoned => "abandoned",
         }
     }
+
+    /// Whether provider or gateway failed the caller. A caller who left was not failed.
+    pub fn is_failure(self) -> bool {
+        match self {
+            Self::Completed | Self::ClientClosed => false,
+            Self::UpstreamError | Self::TimedOut | Self::GatewayError | Self::Abandoned => true,
+        }
+    }
 }
 
 /// One try at one upstream, nested in the settlement.

@@ -41,6 +41,18 @@ impl StoreError {
         matches!(self, Self::Unavailable(_) | Self::Conflict(_))
     }
 
+    /// Whether Postgres refused the values themselves, so that the same statement will never succeed. A missing table, a
+    /// time-out or a read-only server is not that.
+    pub fn is_content(&self) -> bool {
+        let source = match self {
+            Self::Constraint { source, .. } | Self::Query(source) => source,
+            _ => return false,
+        };
+        // Data exceptions, integrity violations, program limits exceeded (a value too long for its index).
+        let code = source.as_database_error().and_then(|error| error.code());
+        code.is_some_and(|code| ["22", "23", "54"].iter().any(|class| code.starts_with(class)))
+    }
+
     /// The name of the violated constraint, if that is what happened.
     pub fn constraint(&self) -> Option<&str> {
         match self {

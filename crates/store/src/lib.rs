@@ -1,9 +1,17 @@
 //! The only door to Postgres: one module per noun, checked queries, rows turned into domain values here.
 
+pub mod adjustments;
+pub mod budgets;
+pub mod entries;
 pub mod error;
 pub mod instances;
+pub mod ledger;
 pub mod policy;
+pub mod rejections;
+pub mod reports;
+pub mod rollups;
 pub mod settings;
+pub mod settlements;
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -40,6 +48,8 @@ impl Store {
             .options([
                 ("statement_timeout", STATEMENT_TIMEOUT_MS.to_string()),
                 ("timezone", "UTC".to_owned()),
+                // Filters are written as `$1 is null or column = $1`; a plan made for the actual values uses their index.
+                ("plan_cache_mode", "force_custom_plan".to_owned()),
             ]);
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS_MAX)

@@ -1,0 +1,1 @@
+//! Roll-ups against the entries they were made from.

@@ -1,0 +1,85 @@
+//! Requests that ran.
+
+use domain::ids::RequestId;
+use domain::ledger::Settlement;
+use uuid::Uuid;
+
+use crate::entries::{EntryCursor, EntryFilter, EntryPage, EntryRow, Named, page, page_places, start};
+use crate::{Store, StoreError};
+
+impl Store {
+    /// Settlements that match, the newest first, from `after` on; at most `entries_max`, itself at most
+    /// [`crate::entries::PAGE_ENTRIES_MAX`].
+    pub async fn settlements(
+        &self,
+        filter: &EntryFilter,
+        after: Option<EntryCursor>,
+        entries_max: u32,
+    ) -> Result<EntryPage<Settlement>, StoreError> {
+        let places = page_places(entries_max);
+        let (after_at, after_id) = start(after);
+        let rows = sqlx::query_as!(
+            EntryRow,
+            r#"
+            with page as (
+                select *
+                from settlements
+                where ($1::timestamptz is null or admitted_at >= $1)
+                    and ($2::timestamptz is null or admitted_at < $2)
+                    and ($3::timestamptz is null or (admitted_at, id) < ($3, $4::uuid))
+                    and ($5::uuid is null or tenant_id = $5)
+                    and ($6::uuid is null or key_id = $6)
+                    and ($7::text is null or user_id = $7)
+                    and ($8::text is null or model = $8)
+                    and ($9::uuid is null or id = $9)
+                    and ($10::uuid is null or user_id = $10::text
+                        or key_id in (select keys.id from keys where owner_id = $10))
+                    and ($11::text is null or outcome = $11)
+                order by admitted_at desc, id desc
+                limit $12
+            )
+            select
+                to_jsonb(page) as "entry!",
+                tenants.name as "tenant_name?",
+                keys.name as "key_name?",
+                keys.public_id as "key_public_id?",
+                people.name as "user_name?"
+            from page
+            left join tenants on tenants.id = page.tenant_id
+            left join keys on keys.id = page.key_id
+            left join people on people.id::text = page.user_id
+            order by page.admitted_at desc, page.id desc
+            "#,
+            filter.from,
+            filter.until,
+            after_at,
+            after_id,
+            filter.tenant.map(Uuid::from),
+            filter.key.map(Uuid::from),
+            filter.user,
+            filter.model,
+            filter.request.map(Uuid::from),
+            filter.owner.map(Uuid::from),
+            filter.outcome.map(|outcome| outcome.as_str()),
+            places as i64 + 1,
+        )
+        .fetch_all(self.pool())
+        .await?;
+        let entries: Result<Vec<Named<Settlement>>, _> =
+            rows.into_iter().map(|row| row.into_named("settlements")).collect();
+        Ok(page(entries?, places, |entry: &Settlement| EntryCursor {
+            at: entry.admitted_at,
+            id: entry.identity.id,
+        }))
+    }
+
+    /// The settlement of a request, if it has one.
+    pub async fn find_settlement(&self, id: RequestId) -> Result<Option<Named<Settlement>>, StoreError> {
+        let filter = EntryFilter {
+            request: Some(id),
+            ..EntryFilter::default()
+        };
+        let page = self.settlements(&filter, None, 1).await?;
+        Ok(page.entries.into_iter().next())
+    }
+}
