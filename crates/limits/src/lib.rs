@@ -1,1 +1,49 @@
 //! Admission: what every scope of the quota tree still has room for.
+//!
+//! [`Limits::admit`] checks a request against every limit of every scope it belongs to, and one upstream with room, and
+//! takes its estimate from all of them in one step, or from none. The answer is a [`Hold`], which ends exactly once
+//! (settled with what the request really used, refunded, or dropped), or a [`Denial`] that says where and until when.
+//!
+//! # How each dimension counts
+//!
+//! - `requests`: a sliding window in 20 cells plus one. Never over the limit in any window; room returns at most a
+//!   twentieth of the window late.
+//! - token rates: a bucket of `burst` tokens that refills continuously, and the same sliding window beside it. Admitted
+//!   when the bucket holds `min(need, burst)` and less than `value + burst` stands in the window; the bucket may go
+//!   below zero, so that a request larger than the burst is possible and paid back. No window admits more than
+//!   `value + burst` and one request, even when tokens held by slow requests come back late. `expected` is held.
+//! - `concurrency`: one member per request, with a lease.
+//! - budgets: base + since + holds; see [`BudgetBase`]. `ceiling` is held.
+//! - per-request caps: `ceiling` against the cap. `request_seconds` is the gateway's time-out and not checked here.
+//!
+//! A value of zero admits nothing, whatever the request needs.
+//!
+//! # Counters and limits
+//!
+//! A counter belongs to (scope, dimension, window or period, model, priority): a limit that changes its value keeps it.
+//! A limit in rehearsal counts every request, refuses none, and its verdict is kept on the hold.
+//!
+//! # Which store
+//!
+//! Everything is kept in this process's memory. The operations are `async` so that a shared store can stand in their
+//! place; here they never wait.
+
+mod admission;
+mod bucket;
+mod budget;
+mod counter;
+mod decide;
+mod denial;
+mod hold;
+mod limits;
+mod members;
+mod memory;
+mod node;
+mod reading;
+mod window;
+
+pub use admission::{Admission, BudgetBase, BudgetKey, BudgetState, Now, ScopeLimits, Settings, UpstreamCandidate};
+pub use denial::{Denial, Gate};
+pub use hold::Hold;
+pub use limits::Limits;
+pub use reading::{Reading, Tightest};

@@ -1,0 +1,199 @@
+//! Budget = base + since + holds: what the ledger has summed up, what was settled after that, and what is in flight.
+
+use std::collections::VecDeque;
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use domain::periods::{Period, Span};
+
+use crate::BudgetBase;
+use crate::members::Members;
+
+/// Settlements remembered one by one past the mark. Beyond it neighbours are merged, and leave `since` only when the
+/// mark covers both: more is counted for a while, never less.
+const SINCE_ENTRIES_MAX: usize = 1_024;
+
+/// One budget's current period and the one before, whose late settlements still arrive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// Every admission since then was counted here: a later period starts at zero.
+    first_seen: DateTime<Utc>,
+    current: BudgetSpan,
+    previous: Option<BudgetSpan>,
+}
+
+impl Budget {
+    /// Closed until its base is set.
+    pub(crate) fn new(span: Span, now: DateTime<Utc>) -> Self {
+        Self {
+            first_seen: now,
+            current: BudgetSpan::new(span, None),
+            previous: None,
+        }
+    }
+
+    pub(crate) fn current(&self) -> &BudgetSpan {
+        &self.current
+    }
+
+    /// The period that contains `at`. Moves on to it when the current one has ended.
+    pub(crate) fn span_at(&mut self, at: DateTime<Utc>, period: Period, zone: Tz) -> &mut BudgetSpan {
+        if self.current.span.contains(at) {
+            return &mut self.current;
+        }
+        if at >= self.current.span.end {
+            self.move_on(period.span(at, zone));
+            return &mut self.current;
+        }
+        // A request that was admitted just before midnight, or a clock that was set back.
+        if !self
+            .previous
+            .as_ref()
+            .is_some_and(|previous| previous.span.contains(at))
+        {
+            self.previous = None;
+        }
+        self.previous
+            .get_or_insert_with(|| BudgetSpan::new(period.span(at, zone), None))
+    }
+
+    /// Like [`Budget::span_at`] without moving on; `None` where nothing is known of that period.
+    pub(crate) fn find_span(&self, at: DateTime<Utc>) -> Option<&BudgetSpan> {
+        if self.current.span.contains(at) {
+            return Some(&self.current);
+        }
+        self.previous.as_ref().filter(|previous| previous.span.contains(at))
+    }
+
+    /// Whether the period of `at`, which has not been looked at yet, will start at zero.
+    pub(crate) fn starts_at_zero(&self, span: Span) -> bool {
+        span.start >= self.current.span.end && span.start >= self.first_seen
+    }
+
+    /// The period that starts at `start`, if it is still remembered.
+    pub(crate) fn span_starting(&mut self, start: DateTime<Utc>) -> Option<&mut BudgetSpan> {
+        if self.current.span.start == start {
+            return Some(&mut self.current);
+        }
+        self.previous.as_mut().filter(|previous| previous.span.start == start)
+    }
+
+    /// Sets what the ledger says. False where the period is over, or where more was known before.
+    pub(crate) fn set_base(&mut self, span: Span, base: BudgetBase) -> bool {
+        if span.start >= self.current.span.end {
+            self.move_on(span);
+        }
+        self.span_starting(span.start).is_some_and(|found| found.set_base(base))
+    }
+
+    /// Closes it: requests passed by uncounted while its limit was away.
+    pub(crate) fn lapse(&mut self, now: DateTime<Utc>) {
+        self.first_seen = now;
+        self.current.base = None;
+    }
+
+    pub(crate) fn drop_expired(&mut self, orphan_ms: u64, now_ms: u64) {
+        self.current.holds.drop_expired(orphan_ms, now_ms);
+        if let Some(previous) = &mut self.previous {
+            previous.holds.drop_expired(orphan_ms, now_ms);
+        }
+    }
+
+    pub(crate) fn has_holds(&self) -> bool {
+        let is_held = |span: &BudgetSpan| !span.holds.is_empty();
+        is_held(&self.current) || self.previous.as_ref().is_some_and(is_held)
+    }
+
+    fn move_on(&mut self, span: Span) {
+        let base = self.starts_at_zero(span).then_some(BudgetBase::ZERO);
+        let ended = std::mem::replace(&mut self.current, BudgetSpan::new(span, base));
+        self.previous = Some(ended);
+    }
+}
+
+/// One period of one budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BudgetSpan {
+    pub(crate) span: Span,
+    base: Option<BudgetBase>,
+    /// Settlements past the mark, in the order of their sequence numbers.
+    since: VecDeque<(u64, u64)>,
+    since_total: u128,
+    /// Settled without an entry in the journal: no base will ever contain it.
+    unjournalled: u128,
+    pub(crate) holds: Members,
+}
+
+impl BudgetSpan {
+    fn new(span: Span, base: Option<BudgetBase>) -> Self {
+        Self {
+            span,
+            base,
+            since: VecDeque::new(),
+            since_total: 0,
+            unjournalled: 0,
+            holds: Members::default(),
+        }
+    }
+
+    pub(crate) fn base(&self) -> Option<BudgetBase> {
+        self.base
+    }
+
+    /// Base and since; may be negative after a credit. Without a base it is what is known, and less than the truth.
+    pub(crate) fn spent(&self) -> i128 {
+        let base = self.base.map_or(0, |base| i128::from(base.spent));
+        base + i128::try_from(self.since_total + self.unjournalled).unwrap_or(i128::MAX / 2)
+    }
+
+    /// Adds a settlement, unless the base contains it already.
+    pub(crate) fn settle(&mut self, amount: u64, seq: Option<u64>) {
+        let Some(seq) = seq else {
+            self.unjournalled += u128::from(amount);
+            return;
+        };
+        if amount == 0 || self.base.is_some_and(|base| seq <= base.mark) {
+            return;
+        }
+        // Settlements arrive nearly in order: the place is at or near the end.
+        let mut place = self.since.len();
+        while place > 0 && self.since[place - 1].0 > seq {
+            place -= 1;
+        }
+        self.since.insert(place, (seq, amount));
+        self.since_total += u128::from(amount);
+        if self.since.len() > SINCE_ENTRIES_MAX {
+            self.merge_neighbours();
+        }
+    }
+
+    fn set_base(&mut self, base: BudgetBase) -> bool {
+        if self.base.is_some_and(|known| base.mark < known.mark) {
+            return false;
+        }
+        self.base = Some(base);
+        while let Some(&(seq, amount)) = self.since.front() {
+            if seq > base.mark {
+                break;
+            }
+            self.since.pop_front();
+            self.since_total -= u128::from(amount);
+        }
+        true
+    }
+
+    fn merge_neighbours(&mut self) {
+        let entries = self.since.make_contiguous();
+        self.since = entries
+            .chunks(2)
+            .map(|pair| {
+                let seq = pair[pair.len() - 1].0;
+                (seq, pair.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.1)))
+            })
+            .collect();
+        self.since_total = self.since.iter().map(|entry| u128::from(entry.1)).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! The door to admission.
+
+use std::sync::Arc;
+
+use chrono_tz::Tz;
+use domain::priority::Priority;
+
+use crate::memory::Memory;
+use crate::{Admission, BudgetBase, BudgetKey, BudgetState, Denial, Hold, Now, Reading, ScopeLimits, Settings};
+
+/// The counters of all scopes. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    memory: Arc<Memory>,
+}
+
+impl Limits {
+    /// Counters in this process's memory.
+    pub fn memory(settings: Settings) -> Self {
+        Self {
+            memory: Arc::new(Memory::new(settings)),
+        }
+    }
+
+    /// Takes the request's estimate from every limit of every scope and of one upstream, or from none.
+    ///
+    /// # Errors
+    /// The [`Denial`] worth telling where a limit refuses. No counter has changed then.
+    pub async fn admit(&self, admission: &Admission<'_>, now: Now) -> Result<Hold, Box<Denial>> {
+        Memory::admit(&self.memory, admission, now)
+    }
+
+    /// Every limit's reading, in the order given; takes nothing and creates nothing. Without a model or a priority,
+    /// limits of every model or priority are read.
+    pub async fn peek(
+        &self,
+        scopes: &[ScopeLimits],
+        model: Option<&str>,
+        priority: Option<Priority>,
+        time_zone: Tz,
+        now: Now,
+    ) -> Vec<Reading> {
+        self.memory.peek(scopes, model, priority, time_zone, now)
+    }
+
+    /// Sets what the ledger says about a budget. False where that period is over or a base with a higher mark is known:
+    /// then nothing has changed.
+    pub async fn set_budget(&self, key: &BudgetKey, base: BudgetBase, now: Now) -> bool {
+        self.memory.set_budget(key, base, now)
+    }
+
+    /// Whether this budget has a base for this period.
+    pub async fn has_budget(&self, key: &BudgetKey) -> bool {
+        self.memory.has_budget(key)
+    }
+
+    /// Every budget whose period has not ended, for reading its base again.
+    pub async fn budgets(&self, now: Now) -> Vec<BudgetState> {
+        self.memory.budgets(now)
+    }
+
+    /// Requests admitted and not ended.
+    pub fn open_holds(&self) -> u64 {
+        self.memory.open_holds()
+    }
+
+    /// Scopes that have counters, over all kinds.
+    pub fn scope_count(&self) -> usize {
+        self.memory.scope_count()
+    }
+
+    /// Drops expired holds and idle scopes in a part of the counters; [`Limits::SWEEPS_PER_ROUND`] calls see all of
+    /// them. Once a second is often enough.
+    pub fn sweep(&self, now: Now) {
+        self.memory.sweep(now);
+    }
+
+    /// Calls of [`Limits::sweep`] that look at every scope once.
+    pub const SWEEPS_PER_ROUND: usize = crate::memory::SWEEPS_PER_ROUND;
+}

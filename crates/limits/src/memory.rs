@@ -1,0 +1,331 @@
+//! Counters in this process's memory.
+//!
+//! Each scope's counters have one lock. An admission takes the locks of its scopes in the order of the tree, then one
+//! upstream's at a time, so that no two admissions wait for each other. Whoever holds a shard of the map never waits
+//! for a scope.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use chrono_tz::Tz;
+use domain::ledger::RehearsedVerdict;
+use domain::limits::Scope;
+use domain::priority::Priority;
+use parking_lot::Mutex;
+
+use crate::counter::Kind;
+use crate::denial;
+use crate::node::{Level, Node, Share, SharedNode};
+use crate::{
+    Admission, BudgetBase, BudgetKey, BudgetState, Denial, Hold, Now, Reading, ScopeLimits, Settings, Tightest,
+};
+
+const SHARDS: usize = 256;
+/// Shards that one sweep looks at.
+const SWEEP_SHARDS: usize = 8;
+pub(crate) const SWEEPS_PER_ROUND: usize = SHARDS / SWEEP_SHARDS;
+
+type Shard = Mutex<HashMap<Scope, SharedNode>>;
+
+#[derive(Debug)]
+pub(crate) struct Memory {
+    settings: Settings,
+    shards: Box<[Shard]>,
+    hasher: RandomState,
+    open_holds: AtomicU64,
+    next_swept: AtomicUsize,
+}
+
+/// An upstream that was taken.
+struct Chosen {
+    index: usize,
+    /// Nothing where the upstream has no limits.
+    share: Option<Share>,
+    rehearsed: Vec<RehearsedVerdict>,
+    unknown_budgets: Vec<BudgetKey>,
+}
+
+impl Memory {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            hasher: RandomState::new(),
+            open_holds: AtomicU64::new(0),
+            next_swept: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn admit(memory: &Arc<Self>, admission: &Admission<'_>, now: Now) -> Result<Hold, Box<Denial>> {
+        let scopes: Vec<&ScopeLimits> = admission.scopes.iter().filter(|of| !of.limits.is_empty()).collect();
+        assert!(
+            scopes.windows(2).all(|pair| pair[0].scope < pair[1].scope)
+                && scopes.last().is_none_or(|of| !matches!(of.scope, Scope::Upstream(_))),
+            "scopes are given in the order of the tree, each once"
+        );
+        let nodes: Vec<SharedNode> = scopes.iter().map(|of| memory.node(&of.scope)).collect();
+        let mut tree: Vec<Level<'_>> = nodes
+            .iter()
+            .zip(&scopes)
+            .map(|(node, of)| Level::look(node.lock(), of, admission, &memory.settings, now))
+            .collect();
+        if let Some(denial) = denial::of_tree(&tree, admission, now) {
+            return Err(denial);
+        }
+        let chosen = memory.take_upstream(&tree, None, admission, now)?;
+
+        let mut hold = Hold {
+            id: admission.id,
+            memory: Arc::clone(memory),
+            tree: Vec::with_capacity(nodes.len()),
+            upstream: None,
+            upstream_index: None,
+            rehearsed: Vec::new(),
+            unknown_budgets: Vec::new(),
+            tightest: Tightest::default(),
+            is_sent: false,
+            is_sent_upstream: false,
+            is_open: true,
+        };
+        for (level, node) in tree.iter_mut().zip(&nodes) {
+            level.rehearsed(&mut hold.rehearsed);
+            level.unknown_budgets(now, &mut hold.unknown_budgets);
+            hold.tree.push(Share {
+                node: Arc::clone(node),
+                taken: level.take(admission.id, &memory.settings, now),
+            });
+        }
+        hold.tightest = Tightest::of(&tree, now);
+        if let Some(chosen) = chosen {
+            hold.put_upstream(chosen);
+        }
+        memory.open_holds.fetch_add(1, Ordering::Relaxed);
+        Ok(hold)
+    }
+
+    pub(crate) fn switch_upstream(hold: &mut Hold, admission: &Admission<'_>, now: Now) -> Result<(), Box<Denial>> {
+        let memory = Arc::clone(&hold.memory);
+        let before = hold.upstream.as_ref().map(|share| (share, hold.is_sent_upstream));
+        let chosen = memory.take_upstream(&[], before, admission, now)?;
+        let keep_request = std::mem::replace(&mut hold.is_sent_upstream, false);
+        hold.upstream_index = None;
+        let before = hold.upstream.take();
+        if let Some(chosen) = chosen {
+            hold.put_upstream(chosen);
+        }
+        // The same upstream was given back before it was taken again.
+        let is_same = |before: &Share| {
+            hold.upstream
+                .as_ref()
+                .is_some_and(|share| Arc::ptr_eq(&share.node, &before.node))
+        };
+        if let Some(before) = before.filter(|before| !is_same(before)) {
+            before.refund(hold.id, keep_request);
+        }
+        Ok(())
+    }
+
+    /// Takes the first candidate with room; `None` where there are no candidates. `before` is the part of an upstream
+    /// that will be given back: where it is tried again, that part is not in its own way.
+    fn take_upstream(
+        &self,
+        tree: &[Level<'_>],
+        before: Option<(&Share, bool)>,
+        admission: &Admission<'_>,
+        now: Now,
+    ) -> Result<Option<Chosen>, Box<Denial>> {
+        let mut mildest: Option<denial::Candidate> = None;
+        let mut chain = Vec::new();
+        let mut unknown_budgets = Vec::new();
+        for candidate in admission.upstreams {
+            let of = &candidate.scope;
+            assert!(matches!(of.scope, Scope::Upstream(_)), "only upstreams are candidates");
+            if of.limits.is_empty() {
+                return Ok(Some(Chosen {
+                    index: candidate.index,
+                    share: None,
+                    rehearsed: Vec::new(),
+                    unknown_budgets,
+                }));
+            }
+            let node = self.node(&of.scope);
+            let mut guard = node.lock();
+            let mut as_before: Option<Node> = None;
+            if let Some((share, keep_request)) = before.filter(|(share, _)| Arc::ptr_eq(&share.node, &node)) {
+                as_before = Some(guard.clone());
+                for (serial, taken) in &share.taken {
+                    if let Some(counter) = guard.by_serial(*serial) {
+                        counter.refund(admission.id, *taken, keep_request);
+                    }
+                }
+            }
+            let mut level = Level::look(guard, of, admission, &self.settings, now);
+            level.unknown_budgets(now, &mut unknown_budgets);
+            let Some(refused) = denial::Candidate::of(std::slice::from_ref(&level), admission, now) else {
+                let mut rehearsed = Vec::new();
+                level.rehearsed(&mut rehearsed);
+                let taken = level.take(admission.id, &self.settings, now);
+                drop(level);
+                return Ok(Some(Chosen {
+                    index: candidate.index,
+                    share: Some(Share { node, taken }),
+                    rehearsed,
+                    unknown_budgets,
+                }));
+            };
+            level.chain(now, &mut chain);
+            if let Some(as_before) = as_before {
+                *level.node = as_before;
+            }
+            drop(level);
+            if mildest.as_ref().is_none_or(|mildest| refused.is_milder_than(mildest)) {
+                mildest = Some(refused);
+            }
+        }
+        let Some(mildest) = mildest else {
+            return Ok(None);
+        };
+        let mut denial = denial::with_tree(mildest, tree, now);
+        denial.chain.append(&mut chain);
+        denial.unknown_budgets = unknown_budgets;
+        Err(denial)
+    }
+
+    pub(crate) fn peek(
+        &self,
+        scopes: &[ScopeLimits],
+        model: Option<&str>,
+        priority: Option<Priority>,
+        time_zone: Tz,
+        now: Now,
+    ) -> Vec<Reading> {
+        let mut readings = Vec::new();
+        for of in scopes {
+            let node = self.find_node(&of.scope);
+            let mut node = node.as_ref().map(|node| node.lock());
+            for limit in of.limits.iter() {
+                let is_wanted = model.is_none_or(|model| limit.model.as_deref().is_none_or(|only| only == model))
+                    && priority.is_none_or(|priority| limit.priority.is_none_or(|only| only == priority));
+                if !is_wanted {
+                    continue;
+                }
+                let counter = node.as_mut().and_then(|node| {
+                    let index = node.find(limit)?;
+                    Some(&mut node.counters[index])
+                });
+                readings.push(match counter {
+                    Some(counter) => {
+                        counter.advance(limit, &self.settings, time_zone, now);
+                        counter.reading(&of.scope, limit, now)
+                    }
+                    None => Reading::untouched(&of.scope, limit),
+                });
+            }
+        }
+        readings
+    }
+
+    pub(crate) fn set_budget(&self, key: &BudgetKey, base: BudgetBase, now: Now) -> bool {
+        let node = self.node(&key.scope);
+        let mut node = node.lock();
+        node.budget_or_add(key, now)
+            .is_some_and(|budget| budget.set_base(key.span, base))
+    }
+
+    pub(crate) fn has_budget(&self, key: &BudgetKey) -> bool {
+        self.find_node(&key.scope).is_some_and(|node| {
+            node.lock().find_budget(key).is_some_and(|budget| {
+                budget.starts_at_zero(key.span)
+                    || budget
+                        .span_starting(key.span.start)
+                        .is_some_and(|span| span.base().is_some())
+            })
+        })
+    }
+
+    pub(crate) fn budgets(&self, now: Now) -> Vec<BudgetState> {
+        let mut budgets = Vec::new();
+        for shard in &self.shards {
+            let nodes: Vec<(Scope, SharedNode)> = shard
+                .lock()
+                .iter()
+                .map(|(scope, node)| (scope.clone(), Arc::clone(node)))
+                .collect();
+            for (scope, node) in nodes {
+                let node = node.lock();
+                for counter in &node.counters {
+                    let Kind::Budget(budget) = &counter.kind else {
+                        continue;
+                    };
+                    let base = budget.find_span(now.wall).and_then(|span| span.base());
+                    let key = counter.budget_key_at(&scope, now.wall);
+                    budgets.extend(key.map(|key| BudgetState { key, base }));
+                }
+            }
+        }
+        budgets
+    }
+
+    pub(crate) fn sweep(&self, now: Now) {
+        let first = self.next_swept.fetch_add(SWEEP_SHARDS, Ordering::Relaxed);
+        for offset in 0..SWEEP_SHARDS {
+            let mut shard = self.shards[(first + offset) % SHARDS].lock();
+            shard.retain(|_, node| {
+                let Some(mut counters) = node.try_lock() else {
+                    return true;
+                };
+                counters.drop_idle(&self.settings, now);
+                let is_empty = counters.counters.is_empty();
+                drop(counters);
+                // Counted under the shard's lock, where nobody can take another reference: one is the map's own.
+                !(is_empty && Arc::strong_count(node) == 1)
+            });
+        }
+    }
+
+    pub(crate) fn open_holds(&self) -> u64 {
+        self.open_holds.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn forget_hold(&self) {
+        self.open_holds.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn scope_count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
+        now.monotonic_ms.saturating_add(self.settings.lease_ms)
+    }
+
+    fn node(&self, scope: &Scope) -> SharedNode {
+        let mut shard = self.shard(scope).lock();
+        if let Some(node) = shard.get(scope) {
+            return Arc::clone(node);
+        }
+        Arc::clone(shard.entry(scope.clone()).or_default())
+    }
+
+    fn find_node(&self, scope: &Scope) -> Option<SharedNode> {
+        self.shard(scope).lock().get(scope).map(Arc::clone)
+    }
+
+    fn shard(&self, scope: &Scope) -> &Shard {
+        &self.shards[self.hasher.hash_one(scope) as usize % SHARDS]
+    }
+}
+
+impl Hold {
+    fn put_upstream(&mut self, mut chosen: Chosen) {
+        self.upstream_index = Some(chosen.index);
+        self.upstream = chosen.share;
+        self.rehearsed.append(&mut chosen.rehearsed);
+        self.unknown_budgets.append(&mut chosen.unknown_budgets);
+    }
+}
+
+#[cfg(test)]
+mod tests;
