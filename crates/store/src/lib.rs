@@ -1,17 +1,30 @@
 //! The only door to Postgres: one module per noun, checked queries, rows turned into domain values here.
 
 pub mod adjustments;
+pub mod audit;
 pub mod budgets;
 pub mod entries;
 pub mod error;
 pub mod instances;
+pub mod keys;
 pub mod ledger;
+pub mod limits;
+pub mod models;
+pub mod one_time_links;
+pub mod people;
+pub mod plans;
 pub mod policy;
+pub mod random;
 pub mod rejections;
 pub mod reports;
 pub mod rollups;
+pub mod sealing;
+pub mod sessions;
 pub mod settings;
 pub mod settlements;
+pub mod sign_in;
+pub mod tenants;
+pub mod upstreams;
 
 use std::str::FromStr;
 use std::time::Duration;

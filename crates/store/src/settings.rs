@@ -3,7 +3,7 @@
 use domain::policy::Settings;
 use domain::prices::Unpriced;
 
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, Transaction};
 
 /// What the row holds beside the policy's settings.
 #[derive(Clone, Debug)]
@@ -51,6 +51,32 @@ impl Store {
         .await?;
         Ok(())
     }
+}
+
+/// The settings; the row is kept from other writers until the transaction ends.
+pub async fn lock(transaction: &mut Transaction) -> Result<Option<StoredSettings>, StoreError> {
+    let row = sqlx::query!(
+        "select time_zone, currency, secret_key_check, unpriced, rehearsal_percent, version from settings for update"
+    )
+    .fetch_optional(&mut **transaction)
+    .await?;
+    row.map(|row| {
+        Ok(StoredSettings {
+            settings: settings(row.time_zone, row.currency, row.unpriced, row.rehearsal_percent)?,
+            secret_key_check: row.secret_key_check,
+            version: row.version,
+        })
+    })
+    .transpose()
+}
+
+/// Replaces the policy for models without a price.
+pub async fn update_unpriced(transaction: &mut Transaction, unpriced: Unpriced) -> Result<(), StoreError> {
+    let unpriced = serde_json::to_value(unpriced).map_err(|_| StoreError::Value { column: "unpriced" })?;
+    sqlx::query!("update settings set unpriced = $1, version = version + 1", unpriced)
+        .execute(&mut **transaction)
+        .await?;
+    Ok(())
 }
 
 pub(crate) fn settings(

@@ -1,0 +1,307 @@
+//! API keys. Of a secret only its hash is kept; a revoked key stays for audit and reports.
+
+use chrono::{DateTime, Utc};
+use domain::ids::{KeyId, PersonId, TenantId};
+use domain::key_text::SecretHash;
+use domain::priority::Priority;
+use sqlx::PgExecutor;
+use uuid::Uuid;
+
+use crate::policy::parse;
+use crate::{Store, StoreError, Transaction};
+
+/// Keys of one page at most.
+pub const KEYS_PAGE_MAX: i64 = 500;
+
+/// A key as the console sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRow {
+    /// Which one.
+    pub id: KeyId,
+    /// The part of its text that may be shown.
+    pub public_id: String,
+    /// Whose.
+    pub tenant_id: TenantId,
+    /// That tenant's name.
+    pub tenant_name: String,
+    /// The person who owns it; a service account's key has none.
+    pub owner_id: Option<PersonId>,
+    /// That person's name.
+    pub owner_name: Option<String>,
+    /// That person's address.
+    pub owner_email: Option<String>,
+    /// What people call it.
+    pub name: String,
+    /// What its requests run at, under the tenant's ceiling.
+    pub priority: Priority,
+    /// Models it may use; all when absent.
+    pub allowed_models: Option<Vec<String>>,
+    /// Whether requests may name an end user.
+    pub may_name_users: bool,
+    /// Refused from then on.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// Refused since then.
+    pub revoked_at: Option<DateTime<Utc>>,
+    /// When it was issued.
+    pub created_at: DateTime<Utc>,
+    /// By whom.
+    pub created_by: String,
+    /// Raised by every change.
+    pub version: i64,
+}
+
+/// Which keys to list.
+#[derive(Clone, Debug, Default)]
+pub struct KeyFilter {
+    /// Only this tenant's.
+    pub tenant_id: Option<TenantId>,
+    /// Only this person's.
+    pub owner_id: Option<PersonId>,
+    /// Revoked ones too.
+    pub includes_revoked: bool,
+    /// Only those issued before this one: the page after the one that ended with it.
+    pub before: Option<(DateTime<Utc>, KeyId)>,
+    /// So many, at most [`KEYS_PAGE_MAX`].
+    pub count: i64,
+}
+
+/// What can be changed about a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValues {
+    /// What people call it.
+    pub name: String,
+    /// What its requests run at.
+    pub priority: Priority,
+    /// Models it may use; all when absent.
+    pub allowed_models: Option<Vec<String>>,
+    /// Whether requests may name an end user.
+    pub may_name_users: bool,
+    /// Refused from then on.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// A key to add.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// Which one.
+    pub id: KeyId,
+    /// The part of its text that may be shown.
+    pub public_id: String,
+    /// Of its whole text.
+    pub secret_hash: SecretHash,
+    /// Whose.
+    pub tenant_id: TenantId,
+    /// The person who owns it.
+    pub owner_id: Option<PersonId>,
+    /// The rest.
+    pub values: KeyValues,
+    /// When it was issued.
+    pub created_at: DateTime<Utc>,
+    /// By whom.
+    pub created_by: String,
+}
+
+impl Store {
+    /// Keys, newest first.
+    pub async fn keys(&self, filter: &KeyFilter) -> Result<Vec<KeyRow>, StoreError> {
+        let (before_at, before_id) = filter.before.unzip();
+        let rows = sqlx::query_as!(
+            Columns,
+            "select keys.id, public_id, keys.tenant_id, tenants.name as tenant_name, owner_id,
+                    people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority,
+                    allowed_models, may_name_users, expires_at, revoked_at, keys.created_at, created_by, keys.version
+             from keys
+             join tenants on tenants.id = keys.tenant_id
+             left join people on people.id = keys.owner_id
+             where ($1::uuid is null or keys.tenant_id = $1)
+               and ($2::uuid is null or owner_id = $2)
+               and ($3 or revoked_at is null)
+               and ($4::timestamptz is null or (keys.created_at, keys.id) < ($4, $5::uuid))
+             order by keys.created_at desc, keys.id desc
+             limit $6",
+            filter.tenant_id.map(|id| id.0),
+            filter.owner_id.map(|id| id.0),
+            filter.includes_revoked,
+            before_at,
+            before_id.map(|id| id.0),
+            filter.count.clamp(0, KEYS_PAGE_MAX),
+        )
+        .fetch_all(self.pool())
+        .await?;
+        rows.into_iter().map(Columns::into_row).collect()
+    }
+
+    /// One key.
+    pub async fn find_key(&self, id: KeyId) -> Result<Option<KeyRow>, StoreError> {
+        find(self.pool(), id).await
+    }
+}
+
+/// One key, kept from other writers until the transaction ends.
+pub async fn lock(transaction: &mut Transaction, id: KeyId) -> Result<Option<KeyRow>, StoreError> {
+    sqlx::query!("select 1 as one from keys where id = $1 for update", id.0)
+        .fetch_optional(&mut **transaction)
+        .await?;
+    find(&mut **transaction, id).await
+}
+
+/// How many keys of a tenant, or of one person in it, are neither revoked nor expired.
+pub async fn count_live(
+    transaction: &mut Transaction,
+    tenant_id: TenantId,
+    owner_id: Option<PersonId>,
+    now: DateTime<Utc>,
+) -> Result<i64, StoreError> {
+    Ok(sqlx::query_scalar!(
+        "select count(*) as \"count!\"
+         from keys
+         where tenant_id = $1
+           and ($2::uuid is null or owner_id = $2)
+           and revoked_at is null
+           and (expires_at is null or expires_at > $3)",
+        tenant_id.0,
+        owner_id.map(|id| id.0),
+        now,
+    )
+    .fetch_one(&mut **transaction)
+    .await?)
+}
+
+/// Adds a key with its one secret.
+pub async fn insert(transaction: &mut Transaction, key: &NewKey) -> Result<(), StoreError> {
+    sqlx::query!(
+        "insert into keys (id, public_id, tenant_id, owner_id, name, priority, allowed_models, may_name_users,
+                           expires_at, created_at, created_by, policy_version)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)",
+        key.id.0,
+        key.public_id,
+        key.tenant_id.0,
+        key.owner_id.map(|id| id.0),
+        key.values.name,
+        key.values.priority.as_str(),
+        key.values.allowed_models.as_deref(),
+        key.values.may_name_users,
+        key.values.expires_at,
+        key.created_at,
+        key.created_by,
+    )
+    .execute(&mut **transaction)
+    .await?;
+    sqlx::query!(
+        "insert into key_secrets (secret_hash, key_id, created_at) values ($1, $2, $3)",
+        key.secret_hash.0.as_slice(),
+        key.id.0,
+        key.created_at,
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+/// Changes a key that is locked.
+pub async fn update(transaction: &mut Transaction, id: KeyId, values: &KeyValues) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update keys
+         set name = $2, priority = $3, allowed_models = $4, may_name_users = $5, expires_at = $6, version = version + 1
+         where id = $1",
+        id.0,
+        values.name,
+        values.priority.as_str(),
+        values.allowed_models.as_deref(),
+        values.may_name_users,
+        values.expires_at,
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+/// Revokes a key that is locked.
+pub async fn revoke(transaction: &mut Transaction, id: KeyId, revoked_at: DateTime<Utc>) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update keys set revoked_at = $2, version = version + 1 where id = $1 and revoked_at is null",
+        id.0,
+        revoked_at,
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+/// Revokes every key of a person; returns which.
+pub async fn revoke_of(
+    transaction: &mut Transaction,
+    owner_id: PersonId,
+    revoked_at: DateTime<Utc>,
+) -> Result<Vec<KeyId>, StoreError> {
+    let ids = sqlx::query_scalar!(
+        "update keys set revoked_at = $2, version = version + 1
+         where owner_id = $1 and revoked_at is null
+         returning id",
+        owner_id.0,
+        revoked_at,
+    )
+    .fetch_all(&mut **transaction)
+    .await?;
+    Ok(ids.into_iter().map(Into::into).collect())
+}
+
+async fn find(executor: impl PgExecutor<'_>, id: KeyId) -> Result<Option<KeyRow>, StoreError> {
+    sqlx::query_as!(
+        Columns,
+        "select keys.id, public_id, keys.tenant_id, tenants.name as tenant_name, owner_id,
+                people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority, allowed_models,
+                may_name_users, expires_at, revoked_at, keys.created_at, created_by, keys.version
+         from keys
+         join tenants on tenants.id = keys.tenant_id
+         left join people on people.id = keys.owner_id
+         where keys.id = $1",
+        id.0,
+    )
+    .fetch_optional(executor)
+    .await?
+    .map(Columns::into_row)
+    .transpose()
+}
+
+struct Columns {
+    id: Uuid,
+    public_id: String,
+    tenant_id: Uuid,
+    tenant_name: String,
+    owner_id: Option<Uuid>,
+    owner_name: Option<String>,
+    owner_email: Option<String>,
+    name: String,
+    priority: String,
+    allowed_models: Option<Vec<String>>,
+    may_name_users: bool,
+    expires_at: Option<DateTime<Utc>>,
+    revoked_at: Option<DateTime<Utc>>,
+    created_at: DateTime<Utc>,
+    created_by: String,
+    version: i64,
+}
+
+impl Columns {
+    fn into_row(self) -> Result<KeyRow, StoreError> {
+        Ok(KeyRow {
+            id: self.id.into(),
+            public_id: self.public_id,
+            tenant_id: self.tenant_id.into(),
+            tenant_name: self.tenant_name,
+            owner_id: self.owner_id.map(Into::into),
+            owner_name: self.owner_name,
+            owner_email: self.owner_email,
+            name: self.name,
+            priority: parse(&self.priority, "keys.priority")?,
+            allowed_models: self.allowed_models,
+            may_name_users: self.may_name_users,
+            expires_at: self.expires_at,
+            revoked_at: self.revoked_at,
+            created_at: self.created_at,
+            created_by: self.created_by,
+            version: self.version,
+        })
+    }
+}
