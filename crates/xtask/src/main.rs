@@ -1,2 +1,94 @@
-//! placeholder
-fn main() {}
+//! `cargo xtask`: everything a developer or CI does, on a machine that may lack half of it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod browser;
+mod check;
+mod install;
+mod postgres;
+mod prepare;
+mod process;
+mod run;
+mod sdk;
+mod site;
+mod steps;
+mod stylesheet;
+mod test;
+mod wasm_target;
+mod workspace;
+
+use workspace::Workspace;
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Runs, tests and builds Tollgate, installing what it needs."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build everything and start the demo: a whole gateway with made-up data and traffic.
+    Run {
+        /// Optimised instead of quick to build.
+        #[arg(long)]
+        release: bool,
+        /// Where the demo keeps its data [default: demo-data in the build folder].
+        #[arg(long)]
+        data_dir: Option<PathBuf>,
+        /// Passed on to `tollgate demo`, after `--`.
+        #[arg(last = true)]
+        demo_arguments: Vec<String>,
+    },
+    /// Everything CI runs: format, lints, queries, unit, integration, SDK and browser tests.
+    Test,
+    /// Build what the browser loads: WASM, stylesheet, public files.
+    Site,
+    /// What to run before each commit: format, lints, unit tests.
+    Check,
+    /// Renew crates/store/.sqlx, the descriptions of all queries, from a database with all migrations.
+    Prepare {
+        /// Only compare, and fail if they are not current.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match dispatch(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
+    let workspace = Workspace::find()?;
+    match arguments.command {
+        Command::Run {
+            release,
+            data_dir,
+            demo_arguments,
+        } => run::run(
+            &workspace,
+            &run::Options {
+                is_release: release,
+                data_dir,
+                demo_arguments,
+            },
+        ),
+        Command::Test => test::test(&workspace),
+        Command::Site => site::build(&workspace).map(|_| ()),
+        Command::Check => check::check(&workspace),
+        Command::Prepare { check: false } => prepare::renew(&workspace),
+        Command::Prepare { check: true } => prepare::compare(&workspace),
+    }
+}

@@ -1,0 +1,73 @@
+//! `cargo xtask test`: everything CI runs, in the order in which a mistake shows soonest.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::browser;
+use crate::check;
+use crate::postgres;
+use crate::prepare;
+use crate::process;
+use crate::sdk;
+use crate::site;
+use crate::steps::Steps;
+use crate::workspace::Workspace;
+
+/// Runs all steps up to the first that fails. Whatever was started ends with us, also when we are interrupted.
+pub(crate) fn test(workspace: &Workspace) -> Result<()> {
+    let mut steps = Steps::default();
+    let mut results = Vec::new();
+    let outcome = all(workspace, &mut steps, &mut results);
+    print!("\n{}\n", steps.summary());
+    for line in results {
+        println!("{line}");
+    }
+    outcome
+}
+
+fn all(workspace: &Workspace, steps: &mut Steps, results: &mut Vec<String>) -> Result<()> {
+    steps.step("format", || check::format(workspace))?;
+    steps.step("lints", || check::lints(workspace))?;
+    steps.step("queries", || prepare::compare(workspace))?;
+    let site = steps.step("site", || site::build(workspace))?;
+    // With the tests at once, so that both are built from the same parts.
+    steps.step("build", || {
+        process::run(workspace.cargo().args(["build", "--workspace", "--all-targets"]))
+    })?;
+    let server = steps.step("Postgres", postgres::start)?;
+    steps.step("browser", browser::ensure_installed)?;
+    let python = steps.step("SDKs", || sdk::ensure_python(workspace))?;
+    steps.step("tests", || {
+        let mut cargo = workspace.cargo();
+        cargo
+            .args(["test", "--workspace"])
+            .env("TOLLGATE_TEST_DATABASE_URL", server.cluster().url())
+            .env("TOLLGATE_TEST_SERVER", workspace.server_path(false))
+            .env("TOLLGATE_TEST_PYTHON", python)
+            .env("TOLLGATE_SITE_DIR", site);
+        run_tests(&mut cargo, results)
+    })
+}
+
+/// Shows what cargo says as it comes and keeps the lines with results.
+fn run_tests(cargo: &mut Command, results: &mut Vec<String>) -> Result<()> {
+    let mut child = cargo
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cargo test cannot be started")?;
+    let output = child.stdout.take().context("its output was asked for")?;
+    for line in BufReader::new(output).lines() {
+        let line = line.context("cargo's output")?;
+        println!("{line}");
+        if line.starts_with("test result:") {
+            results.push(line);
+        }
+    }
+    let status = child.wait().context("cargo test")?;
+    if !status.success() {
+        bail!("cargo test failed ({status})");
+    }
+    Ok(())
+}
