@@ -1,1 +1,3 @@
-//! placeholder
+//! Everything that crosses crates, in one binary: one link for all.
+
+mod tidy;
