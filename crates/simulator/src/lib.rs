@@ -1,1 +1,232 @@
 //! A provider made of nothing: answers, latency, failures and account limits for demo, tests and benchmarks.
+//!
+//! It speaks OpenAI's `POST /v1/chat/completions` (stream and not) and `GET /v1/models`. The answer follows from the
+//! request alone, so the same request is answered the same way. What it shall do instead can be ordered: for all requests
+//! by [`SimulatorConfig::behaviour`], for the next ones by [`Simulator::script`], for one by a header
+//! `X-Simulator: status=429 retry-after=7`, by a suffix of the model's name (`gpt-sim@status=500`), or in the text of a
+//! message, which also passes through a gateway: `[[sim: tokens=40 chunk-ms=5]]`. [`behaviour`] lists the orders.
+//!
+//! # How tokens are counted
+//!
+//! Input: 3, and 4 for each message, and one for every five bytes of text, rounded up; an image is 85, any other medium
+//! 250. Output: one for each word that is generated, reasoning included. A request whose input was seen before reads
+//! it from the cache, but for what does not fill 16 tokens, if [`SimulatorConfig::caches_prompts`] is set.
+
+mod account;
+mod answer;
+pub mod behaviour;
+mod chat;
+mod connection;
+mod gate;
+mod stats;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use behaviour::{Behaviour, UnknownOrder};
+pub use stats::Stats;
+
+use account::Account;
+use gate::Gate;
+use stats::Counters;
+
+/// The longest body that is read, in bytes.
+pub const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The most behaviours that can wait for their requests.
+pub const SCRIPT_MAX: usize = 10_000;
+
+/// What kind of provider it is.
+#[derive(Clone, Debug)]
+pub struct SimulatorConfig {
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The bearer token it wants; any when absent.
+    pub credential: Option<String>,
+    /// The models it has; any when empty.
+    pub models: Vec<String>,
+    /// What it does unless a request says otherwise.
+    pub behaviour: Behaviour,
+    /// Requests a minute of the account; unlimited when absent.
+    pub requests_per_minute: Option<u64>,
+    /// Input and output tokens a minute of the account; unlimited when absent.
+    pub tokens_per_minute: Option<u64>,
+    /// Whether a repeated prompt is read from the cache.
+    pub caches_prompts: bool,
+}
+
+impl Default for SimulatorConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            credential: None,
+            models: Vec::new(),
+            behaviour: Behaviour::default(),
+            requests_per_minute: None,
+            tokens_per_minute: None,
+            caches_prompts: false,
+        }
+    }
+}
+
+struct Shared {
+    config: SimulatorConfig,
+    counters: Counters,
+    gate: Gate,
+    account: Mutex<Account>,
+    script: Mutex<VecDeque<Behaviour>>,
+    prompts: Mutex<answer::SeenPrompts>,
+}
+
+/// A running provider. Dropping it stops it; [`Self::stop`] also waits for its end.
+pub struct Simulator {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stopping: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Simulator {
+    /// Starts listening.
+    ///
+    /// # Errors
+    /// When the address cannot be had.
+    pub async fn start(config: SimulatorConfig) -> io::Result<Self> {
+        let listener = TcpListener::bind(config.listen).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            account: Mutex::new(Account::new(config.requests_per_minute, config.tokens_per_minute)),
+            config,
+            counters: Counters::default(),
+            gate: Gate::default(),
+            script: Mutex::default(),
+            prompts: Mutex::default(),
+        });
+        let stopping = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        tasks.spawn(connection::accept(
+            listener,
+            router(Arc::clone(&shared)),
+            stopping.clone(),
+            tasks.clone(),
+        ));
+        tasks.close();
+        Ok(Self {
+            address,
+            shared,
+            stopping,
+            tasks,
+        })
+    }
+
+    /// Up to and including the version: `http://127.0.0.1:1234/v1`.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it has seen and sent so far.
+    pub fn stats(&self) -> Stats {
+        self.shared.counters.read()
+    }
+
+    /// Waits until the counters are as wanted; for ever, if they never are.
+    pub async fn wait_until(&self, is_reached: impl FnMut(&Stats) -> bool) -> Stats {
+        self.shared.counters.wait_until(is_reached).await
+    }
+
+    /// Behaviours for the next chat requests, one each, in the order of their arrival. A request's own orders come on top.
+    ///
+    /// # Errors
+    /// When an order is unknown. What is beyond [`SCRIPT_MAX`] is dropped.
+    pub fn script<'a>(&self, orders: impl IntoIterator<Item = &'a str>) -> Result<(), UnknownOrder> {
+        let behaviours = orders
+            .into_iter()
+            .map(|text| {
+                let mut behaviour = self.shared.config.behaviour.clone();
+                behaviour.apply(text).map(|()| behaviour)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut script = self.shared.script.lock();
+        script.extend(behaviours);
+        script.truncate(SCRIPT_MAX);
+        Ok(())
+    }
+
+    /// From now on every chat request is parked before its first byte, as if it were ordered to `hold`.
+    pub fn hold(&self) {
+        self.shared.gate.close();
+    }
+
+    /// Lets all parked requests go on, and ends [`Self::hold`].
+    pub fn release_all(&self) {
+        self.shared.gate.open();
+    }
+
+    /// Waits until at least `count` requests are parked.
+    pub async fn wait_parked(&self, count: u64) {
+        self.wait_until(|stats| stats.requests_parked >= count).await;
+    }
+
+    /// Stops listening, cuts what is in flight and waits for the end of it.
+    pub async fn stop(self) {
+        self.stopping.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for Simulator {
+    fn drop(&mut self) {
+        self.stopping.cancel();
+    }
+}
+
+fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(chat::complete))
+        .route("/v1/models", get(models))
+        .route("/simulator/stats", get(stats))
+        .fallback(not_found)
+        .layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(shared)
+}
+
+async fn models(State(shared): State<Arc<Shared>>) -> Response {
+    let listed = shared.config.models.iter().map(|name| protocol::models::ListedModel {
+        name,
+        created_seconds: 0,
+    });
+    let body = protocol::models::models_body(listed);
+    ([(http::header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+async fn stats(State(shared): State<Arc<Shared>>) -> Json<Stats> {
+    Json(shared.counters.read())
+}
+
+async fn not_found() -> Response {
+    chat::failure(
+        StatusCode::NOT_FOUND,
+        "Nothing is served under this path.",
+        "invalid_request_error",
+        "unknown_url",
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! What the provider shall do with a request, and the orders that say so: words and `name=value` pairs, separated by
+//! blanks or commas.
+//!
+//! | order | meaning |
+//! |---|---|
+//! | `status=429` | answers with this status and an error body |
+//! | `retry-after=7` | with this `Retry-After` (on errors) |
+//! | `first-byte-ms=250` | waits before the first byte |
+//! | `chunk-ms=20` | waits before each chunk of a stream |
+//! | `tokens=40` | generates so many words, if the request's cap allows |
+//! | `reasoning=12` | the first so many of them are reasoning |
+//! | `show-reasoning` | reasoning is shown as `reasoning_content` |
+//! | `tool-call` | calls a tool instead of talking |
+//! | `cached=64` | reads so much of the input from the cache |
+//! | `reset` | resets the connection instead of answering |
+//! | `reset-after-chunks=3` | resets it after so many chunks of a stream |
+//! | `error-after-chunks=3` | sends an error event after so many chunks and ends the stream |
+//! | `close-after-chunks=3` | ends the stream after so many chunks, properly but without `[DONE]` |
+//! | `silence` | accepts and never answers |
+//! | `silence-after-chunks=3` | falls silent within a stream |
+//! | `hold` | parks before the first byte until released |
+//! | `hold-after-chunks=3` | parks within a stream |
+//! | `no-usage` | says nothing about usage |
+//! | `usage-each-chunk` | says the running usage on every chunk of a stream, whether or not it was asked |
+//! | `reject-stream-options` | answers 400 to a request with `stream_options` |
+//! | `malformed` | answers with what is no JSON |
+
+/// What the provider does with one request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Behaviour {
+    /// The status of an error to answer with.
+    pub status: Option<u16>,
+    /// `Retry-After` on errors, as written.
+    pub retry_after: Option<String>,
+    /// Wait before the first byte.
+    pub first_byte_ms: u64,
+    /// Wait before each chunk of a stream.
+    pub chunk_ms: u64,
+    /// How many words to generate, reasoning included; follows from the request when absent.
+    pub output_tokens: Option<u64>,
+    /// How many of them are reasoning; follows from the model's name when absent.
+    pub reasoning_tokens: Option<u64>,
+    /// Whether reasoning is shown.
+    pub shows_reasoning: bool,
+    /// Whether to call a tool.
+    pub calls_tool: bool,
+    /// How much of the input is read from the cache.
+    pub cached_tokens: Option<u64>,
+    /// Resets the connection before any byte.
+    pub resets: bool,
+    /// Resets it after so many chunks.
+    pub reset_after_chunks: Option<u64>,
+    /// Sends an error event after so many chunks.
+    pub error_after_chunks: Option<u64>,
+    /// Ends the stream after so many chunks.
+    pub close_after_chunks: Option<u64>,
+    /// Never answers.
+    pub is_silent: bool,
+    /// Falls silent after so many chunks.
+    pub silence_after_chunks: Option<u64>,
+    /// Parks before the first byte.
+    pub holds: bool,
+    /// Parks after so many chunks.
+    pub hold_after_chunks: Option<u64>,
+    /// Says nothing about usage.
+    pub hides_usage: bool,
+    /// Running usage on every chunk.
+    pub has_usage_each_chunk: bool,
+    /// Does not know `stream_options`.
+    pub rejects_stream_options: bool,
+    /// Answers with what is no JSON.
+    pub is_malformed: bool,
+}
+
+/// An order that nobody knows; tests should fail of it rather than pass without their failure.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the simulator does not know the order `{0}`")]
+pub struct UnknownOrder(pub String);
+
+impl Behaviour {
+    /// Changes it as ordered.
+    ///
+    /// # Errors
+    /// At the first unknown order or unreadable number.
+    pub fn apply(&mut self, orders: &str) -> Result<(), UnknownOrder> {
+        let orders = orders.split(|c: char| c.is_whitespace() || c == ',');
+        orders
+            .filter(|order| !order.is_empty())
+            .try_for_each(|order| self.apply_one(order).ok_or_else(|| UnknownOrder(order.to_owned())))
+    }
+
+    /// Every `[[sim: ...]]` in a text.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub fn apply_text(&mut self, text: &str) -> Result<(), UnknownOrder> {
+        let mut rest = text;
+        while let Some((_, after)) = rest.split_once("[[sim:") {
+            let Some((orders, after)) = after.split_once("]]") else {
+                break;
+            };
+            self.apply(orders)?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn apply_one(&mut self, order: &str) -> Option<()> {
+        let (name, value) = order.split_once('=').unwrap_or((order, ""));
+        if value.is_empty() {
+            let switch = match name {
+                "show-reasoning" => &mut self.shows_reasoning,
+                "tool-call" => &mut self.calls_tool,
+                "reset" => &mut self.resets,
+                "silence" => &mut self.is_silent,
+                "hold" => &mut self.holds,
+                "no-usage" => &mut self.hides_usage,
+                "usage-each-chunk" => &mut self.has_usage_each_chunk,
+                "reject-stream-options" => &mut self.rejects_stream_options,
+                "malformed" => &mut self.is_malformed,
+                _ => return None,
+            };
+            *switch = true;
+            return Some(());
+        }
+        if name == "retry-after" {
+            self.retry_after = Some(value.replace('_', " "));
+            return Some(());
+        }
+        let number: u64 = value.parse().ok()?;
+        match name {
+            "status" => {
+                self.status = Some(
+                    u16::try_from(number)
+                        .ok()
+                        .filter(|status| (400..600).contains(status))?,
+                )
+            }
+            "first-byte-ms" => self.first_byte_ms = number,
+            "chunk-ms" => self.chunk_ms = number,
+            "tokens" => self.output_tokens = Some(number),
+            "reasoning" => self.reasoning_tokens = Some(number),
+            "cached" => self.cached_tokens = Some(number),
+            "reset-after-chunks" => self.reset_after_chunks = Some(number),
+            "error-after-chunks" => self.error_after_chunks = Some(number),
+            "close-after-chunks" => self.close_after_chunks = Some(number),
+            "silence-after-chunks" => self.silence_after_chunks = Some(number),
+            "hold-after-chunks" => self.hold_after_chunks = Some(number),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

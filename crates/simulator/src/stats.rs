@@ -1,0 +1,51 @@
+//! What the provider has seen and sent, for comparing with a ledger.
+
+use serde::Serialize;
+use tokio::sync::watch;
+
+/// Counters since the start; `requests_in_flight` and `requests_parked` are of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stats {
+    /// Chat requests that arrived.
+    pub requests_received: u64,
+    /// Those that were answered to the end as meant, errors included.
+    pub requests_finished: u64,
+    /// Those being answered.
+    pub requests_in_flight: u64,
+    /// Those that ended in between: the caller left, or a reset was ordered.
+    pub requests_aborted: u64,
+    /// Those parked at the gate.
+    pub requests_parked: u64,
+    /// Those answered with an error status.
+    pub requests_failed: u64,
+    /// Input of all requests that were answered with at least one byte of an answer.
+    pub prompt_tokens_sent: u64,
+    /// The part of it that was read from the cache.
+    pub cached_tokens_sent: u64,
+    /// Words generated and sent, reasoning included.
+    pub completion_tokens_sent: u64,
+    /// The part of them that was reasoning.
+    pub reasoning_tokens_sent: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters(watch::Sender<Stats>);
+
+impl Counters {
+    pub(crate) fn read(&self) -> Stats {
+        *self.0.borrow()
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Stats)) {
+        self.0.send_modify(change);
+    }
+
+    pub(crate) async fn wait_until(&self, is_reached: impl FnMut(&Stats) -> bool) -> Stats {
+        let mut stats = self.0.subscribe();
+        // The sender lives as long as `self`.
+        stats
+            .wait_for(is_reached)
+            .await
+            .map_or_else(|_| self.read(), |stats| *stats)
+    }
+}
