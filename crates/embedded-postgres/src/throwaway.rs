@@ -7,12 +7,13 @@ use tempfile::TempDir;
 
 use crate::{Cluster, Durability, EmbeddedPostgresError, Result, io_error};
 
-/// Waits until its standard input closes, which the end of this process does; then ends server `$1` and removes `$2`.
+/// Waits until its standard input closes, which the end of this process does; then ends server `$1` and removes its
+/// data `$2`. The server's last act is to remove its pid file.
 const WATCH: &str = r#"
 read -r _
 kill -QUIT "$1"
 tries=100
-while [ "$tries" -gt 0 ] && kill -0 "$1" 2>/dev/null; do
+while [ "$tries" -gt 0 ] && [ -e "$2/postgres/postmaster.pid" ]; do
     sleep 0.1
     tries=$((tries - 1))
 done

@@ -1,1 +1,3 @@
 //! Builders and real servers for tests.
+
+pub mod postgres;

@@ -1,19 +1,22 @@
 //! A database of its own for each test, copied from a template that has all migrations applied.
 
 use std::env;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 
-use server::embedded_postgres::EmbeddedPostgres;
-use sqlx::migrate::{MigrateError, Migrator};
+use embedded_postgres::Throwaway;
+use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
+use store::MIGRATOR;
 use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use url::Url;
 use uuid::Uuid;
+
+#[cfg(test)]
+mod tests;
 
 /// A superuser's URL of the server to use; `cargo xtask test` sets it. Without it each test process starts its own.
 pub const URL_VARIABLE: &str = "TOLLGATE_TEST_DATABASE_URL";
@@ -21,7 +24,6 @@ pub const URL_VARIABLE: &str = "TOLLGATE_TEST_DATABASE_URL";
 /// Test processes that run side by side make the template one after the other, under this advisory lock.
 const TEMPLATE_LOCK: i64 = 0x746f_6c6c_6761_7465;
 const DROP_WAIT_MAX: Duration = Duration::from_secs(5);
-const MIGRATIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../migrations");
 
 /// A migrated, otherwise empty database that nobody else uses. Dropping this drops the database as well as possible.
 #[derive(Debug)]
@@ -42,7 +44,11 @@ pub async fn database() -> TestDatabase {
     let name = format!("test_{}", Uuid::now_v7().simple());
     execute(&mut server, format!("create database {name} template {template}")).await;
     server.close().await.expect("the connection closes");
-    TestDatabase { url: with_database(server_url, &name).into(), name, server_url: server_url.clone() }
+    TestDatabase {
+        url: with_database(server_url, &name).into(),
+        name,
+        server_url: server_url.clone(),
+    }
 }
 
 impl TestDatabase {
@@ -83,20 +89,27 @@ impl Drop for TestDatabase {
 
 async fn drop_database(server_url: &Url, name: &str) -> sqlx::Result<()> {
     let mut server = PgConnectOptions::from_str(server_url.as_str())?.connect().await?;
-    sqlx::raw_sql(AssertSqlSafe(format!("drop database if exists {name} with (force)"))).execute(&mut server).await?;
+    sqlx::raw_sql(AssertSqlSafe(format!("drop database if exists {name} with (force)")))
+        .execute(&mut server)
+        .await?;
     server.close().await
 }
 
 /// The template's name, which tells the migrations in it, so that a changed set makes a new one.
 async fn template(server: &mut PgConnection, server_url: &Url) -> &'static str {
     static TEMPLATE: OnceCell<String> = OnceCell::const_new();
-    TEMPLATE.get_or_init(async || make_template(server, server_url).await).await
+    TEMPLATE
+        .get_or_init(async || make_template(server, server_url).await)
+        .await
 }
 
 async fn make_template(server: &mut PgConnection, server_url: &Url) -> String {
-    let migrator = migrator().await.expect("the files in migrations/ are readable");
-    let name = template_name(&migrator);
-    sqlx::query("select pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut *server).await.expect("a lock");
+    let name = template_name(&MIGRATOR);
+    sqlx::query("select pg_advisory_lock($1)")
+        .bind(TEMPLATE_LOCK)
+        .execute(&mut *server)
+        .await
+        .expect("a lock");
     let exists: bool = sqlx::query_scalar("select exists (select from pg_database where datname = $1)")
         .bind(&name)
         .fetch_one(&mut *server)
@@ -108,17 +121,19 @@ async fn make_template(server: &mut PgConnection, server_url: &Url) -> String {
         execute(server, format!("drop database if exists {partial} with (force)")).await;
         execute(server, format!("create database {partial}")).await;
         let mut inside = connect(&with_database(server_url, &partial)).await;
-        migrator.run(&mut inside).await.expect("every migration applies to an empty database");
+        MIGRATOR
+            .run(&mut inside)
+            .await
+            .expect("every migration applies to an empty database");
         inside.close().await.expect("the connection closes");
         execute(server, format!("alter database {partial} rename to {name}")).await;
     }
-    sqlx::query("select pg_advisory_unlock($1)").bind(TEMPLATE_LOCK).execute(&mut *server).await.expect("unlock");
+    sqlx::query("select pg_advisory_unlock($1)")
+        .bind(TEMPLATE_LOCK)
+        .execute(&mut *server)
+        .await
+        .expect("unlock");
     name
-}
-
-/// The migrations as the folder has them now.
-async fn migrator() -> Result<Migrator, MigrateError> {
-    Migrator::new(std::path::Path::new(MIGRATIONS)).await
 }
 
 fn template_name(migrator: &Migrator) -> String {
@@ -142,44 +157,29 @@ async fn server_url() -> &'static Url {
 
 /// Starts a Postgres that lives as long as this process, however that ends.
 async fn own_server() -> Url {
-    let data_dir = tempfile::Builder::new().prefix("tollgate-test-postgres-").tempdir().expect("a temporary directory");
-    let postgres = EmbeddedPostgres::start_disposable(data_dir.path()).await.expect("Postgres starts");
-    // A static is not dropped at exit. The shell's standard input closes when this process ends for whatever reason;
-    // then it ends the server and removes the data.
-    let watch = Command::new("sh")
-        .args(["-c", WATCH, "watch"])
-        .arg(postgres.process_id().to_string())
-        .arg(data_dir.keep())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .expect("a shell");
-    let url = Url::parse(postgres.url()).expect("a URL");
-    std::mem::forget((watch, postgres));
+    let server = spawn_blocking(Throwaway::start)
+        .await
+        .expect("starting it does not panic")
+        .expect("Postgres starts");
+    let url = Url::parse(&server.cluster().url()).expect("a URL");
+    std::mem::forget(server);
     url
 }
 
-const WATCH: &str = r#"
-read -r _
-kill -QUIT "$1"
-tries=100
-while [ "$tries" -gt 0 ] && kill -0 "$1" 2>/dev/null; do
-    sleep 0.1
-    tries=$((tries - 1))
-done
-rm -rf "$2"
-"#;
-
 async fn connect(url: &Url) -> PgConnection {
     let options = PgConnectOptions::from_str(url.as_str()).expect("a Postgres URL");
-    options.connect().await.unwrap_or_else(|error| panic!("the test server cannot be reached: {error}"))
+    options
+        .connect()
+        .await
+        .unwrap_or_else(|error| panic!("the test server cannot be reached: {error}"))
 }
 
 async fn execute(server: &mut PgConnection, sql: String) {
     let shown = sql.clone();
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(server).await.unwrap_or_else(|error| panic!("{shown}: {error}"));
+    sqlx::raw_sql(AssertSqlSafe(sql))
+        .execute(server)
+        .await
+        .unwrap_or_else(|error| panic!("{shown}: {error}"));
 }
 
 fn with_database(server_url: &Url, name: &str) -> Url {
