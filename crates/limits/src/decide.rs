@@ -30,6 +30,14 @@ impl Refusal {
         }
     }
 
+    /// The same refusal, for as long as the other one stands too.
+    fn until_both(self, other: Self) -> Self {
+        Self {
+            retry_after_ms: self.retry_after_ms.max(other.retry_after_ms),
+            ..self
+        }
+    }
+
     /// How little waiting helps: 3 never, 2 a base is missing, 1 not in the queue, 0 time heals it.
     pub(crate) fn hardness(&self) -> u8 {
         match self.code {
@@ -59,9 +67,18 @@ pub(crate) fn check(
     let Some(counter) = counter else {
         return Ok(());
     };
-    if let Some(gates) = limit.gates {
-        check_gates(gates, limit, counter, priority, now)?;
+    let room = check_room(limit, counter, need, now);
+    let gate = limit
+        .gates
+        .map_or(Ok(()), |gates| check_gates(gates, limit, counter, priority, now));
+    match (gate, room) {
+        (Err(gated), Err(refused)) if refused.hardness() <= gated.hardness() => Err(gated.until_both(refused)),
+        (Err(gated), Ok(())) => Err(gated),
+        _ => room,
     }
+}
+
+fn check_room(limit: &Limit, counter: &Counter, need: u64, now: Now) -> Result<(), Refusal> {
     let now_ms = now.monotonic_ms;
     match &counter.kind {
         Kind::Requests(window) => {
@@ -143,6 +160,7 @@ pub(crate) fn check_share(
     if let (Some(gates), Some(counter)) = (share.gates, counter) {
         check_gates(gates, &share, counter, priority, now)?;
     }
+    // A verdict for the record: nobody waits for it.
     let room = u128::from(share.value) + u128::from(share.burst_tokens());
     if window.total() + u128::from(need) <= room {
         return Ok(());

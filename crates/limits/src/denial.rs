@@ -127,19 +127,15 @@ fn is_worse(later: &Refusal, earlier: &Refusal) -> bool {
 
 /// The denial of a tree in which something refuses.
 pub(crate) fn of_tree(tree: &[Level<'_>], admission: &Admission<'_>, now: Now) -> Option<Box<Denial>> {
-    let candidate = Candidate::of(tree, admission, now)?;
-    let mut denial = with_tree(candidate, tree, now);
-    for level in tree {
-        level.unknown_budgets(now, &mut denial.unknown_budgets);
-    }
-    Some(denial)
+    Candidate::of(tree, admission, now).map(|candidate| with_tree(candidate, tree, now))
 }
 
-/// The denial with the chain and the readings of the tree.
+/// The denial with the chain, the closed budgets and the readings of the tree.
 pub(crate) fn with_tree(candidate: Candidate, tree: &[Level<'_>], now: Now) -> Box<Denial> {
     let mut denial = candidate.denial;
     for level in tree {
         level.chain(now, &mut denial.chain);
+        level.unknown_budgets(now, &mut denial.unknown_budgets);
     }
     denial.tightest = Tightest::of(tree, now);
     Box::new(denial)

@@ -34,6 +34,8 @@ mod budget;
 mod counter;
 mod decide;
 mod denial;
+#[cfg(test)]
+mod fixture;
 mod hold;
 mod limits;
 mod members;

@@ -59,17 +59,17 @@ impl Memory {
     }
 
     pub(crate) fn admit(memory: &Arc<Self>, admission: &Admission<'_>, now: Now) -> Result<Hold, Box<Denial>> {
-        let scopes: Vec<&ScopeLimits> = admission.scopes.iter().filter(|of| !of.limits.is_empty()).collect();
+        let scopes = admission.scopes;
         assert!(
             scopes.windows(2).all(|pair| pair[0].scope < pair[1].scope)
                 && scopes.last().is_none_or(|of| !matches!(of.scope, Scope::Upstream(_))),
             "scopes are given in the order of the tree, each once"
         );
-        let nodes: Vec<SharedNode> = scopes.iter().map(|of| memory.node(&of.scope)).collect();
+        let nodes: Vec<(&ScopeLimits, SharedNode)> =
+            scopes.iter().filter_map(|of| Some((of, memory.node_of(of)?))).collect();
         let mut tree: Vec<Level<'_>> = nodes
             .iter()
-            .zip(&scopes)
-            .map(|(node, of)| Level::look(node.lock(), of, admission, &memory.settings, now))
+            .map(|(of, node)| Level::look(node.lock(), of, admission, &memory.settings, now))
             .collect();
         if let Some(denial) = denial::of_tree(&tree, admission, now) {
             return Err(denial);
@@ -89,12 +89,12 @@ impl Memory {
             is_sent_upstream: false,
             is_open: true,
         };
-        for (level, node) in tree.iter_mut().zip(&nodes) {
+        for (level, (_, node)) in tree.iter_mut().zip(&nodes) {
             level.rehearsed(&mut hold.rehearsed);
             level.unknown_budgets(now, &mut hold.unknown_budgets);
             hold.tree.push(Share {
                 node: Arc::clone(node),
-                taken: level.take(admission.id, &memory.settings, now),
+                taken: level.take(admission, &memory.settings, now),
             });
         }
         hold.tightest = Tightest::of(&tree, now);
@@ -142,15 +142,14 @@ impl Memory {
         for candidate in admission.upstreams {
             let of = &candidate.scope;
             assert!(matches!(of.scope, Scope::Upstream(_)), "only upstreams are candidates");
-            if of.limits.is_empty() {
+            let Some(node) = self.node_of(of) else {
                 return Ok(Some(Chosen {
                     index: candidate.index,
                     share: None,
                     rehearsed: Vec::new(),
                     unknown_budgets,
                 }));
-            }
-            let node = self.node(&of.scope);
+            };
             let mut guard = node.lock();
             let mut as_before: Option<Node> = None;
             if let Some((share, keep_request)) = before.filter(|(share, _)| Arc::ptr_eq(&share.node, &node)) {
@@ -166,7 +165,7 @@ impl Memory {
             let Some(refused) = denial::Candidate::of(std::slice::from_ref(&level), admission, now) else {
                 let mut rehearsed = Vec::new();
                 level.rehearsed(&mut rehearsed);
-                let taken = level.take(admission.id, &self.settings, now);
+                let taken = level.take(admission, &self.settings, now);
                 drop(level);
                 return Ok(Some(Chosen {
                     index: candidate.index,
@@ -189,7 +188,7 @@ impl Memory {
         };
         let mut denial = denial::with_tree(mildest, tree, now);
         denial.chain.append(&mut chain);
-        denial.unknown_budgets = unknown_budgets;
+        denial.unknown_budgets.append(&mut unknown_budgets);
         Err(denial)
     }
 
@@ -299,6 +298,15 @@ impl Memory {
 
     pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
         now.monotonic_ms.saturating_add(self.settings.lease_ms)
+    }
+
+    /// The counters of a scope; `None` where it has neither limits nor counters.
+    fn node_of(&self, of: &ScopeLimits) -> Option<SharedNode> {
+        if of.limits.is_empty() {
+            self.find_node(&of.scope)
+        } else {
+            Some(self.node(&of.scope))
+        }
     }
 
     fn node(&self, scope: &Scope) -> SharedNode {

@@ -157,9 +157,7 @@ impl<'a> Level<'a> {
                 share,
             });
         }
-        let mut level = Self { node, of, checks };
-        level.lapse_budgets_without_limit(admission, now);
-        level
+        Self { node, of, checks }
     }
 
     /// What this scope's enforced limits refuse.
@@ -174,7 +172,8 @@ impl<'a> Level<'a> {
     }
 
     /// Takes what the request needs from every counter, once each.
-    pub(crate) fn take(&mut self, id: RequestId, settings: &Settings, now: Now) -> Vec<(u64, Taken)> {
+    pub(crate) fn take(&mut self, admission: &Admission<'_>, settings: &Settings, now: Now) -> Vec<(u64, Taken)> {
+        self.lapse_budgets_without_limit(admission, now);
         let mut taken: Vec<(u64, Taken)> = Vec::with_capacity(self.checks.len());
         for check in &self.checks {
             let Some(counter) = check.counter.map(|index| &mut self.node.counters[index]) else {
@@ -184,7 +183,7 @@ impl<'a> Level<'a> {
                 continue;
             }
             let forgives = self.of.limits[check.limit].mode == Mode::Rehearse;
-            let part = counter.take(id, check.need, forgives, settings.lease_ms, now);
+            let part = counter.take(admission.id, check.need, forgives, settings.lease_ms, now);
             taken.push((counter.serial, part));
         }
         taken
@@ -271,7 +270,8 @@ impl<'a> Level<'a> {
     /// A budget that this request would have counted in, but whose limit is gone: from here on it misses spend. It is
     /// closed, and read again should the limit come back.
     fn lapse_budgets_without_limit(&mut self, admission: &Admission<'_>, now: Now) {
-        if self.node.counters.len() <= self.checks.len() {
+        let met = self.checks.iter().filter(|check| check.counter.is_some()).count();
+        if self.node.counters.len() <= met {
             return;
         }
         let checks = &self.checks;
