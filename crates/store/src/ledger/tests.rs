@@ -16,6 +16,8 @@ fn a_nul_character_does_not_keep_an_entry_out() {
 #[test]
 fn partitions_cover_an_entry_from_before_midnight_and_the_months_ahead() {
     let now = "2026-12-01T00:00:05Z".parse().unwrap();
-    let months: Vec<String> = partition_months(now).map(|day| day.format("%Y-%m").to_string()).collect();
+    let months: Vec<String> = partition_months(now)
+        .map(|day| day.format("%Y-%m").to_string())
+        .collect();
     assert_eq!(months, ["2026-11", "2026-12", "2027-01", "2027-02"]);
 }
