@@ -1,1 +1,83 @@
 //! The control plane: every operation a person can do, with authorisation and audit.
+//!
+//! An operation takes who acts ([`Actor`]), what for, and the time. A write is one transaction: allowed? valid? still
+//! the version that was read? Then it is written together with its entry in the audit log. Nothing outside this crate
+//! writes what operators configure.
+
+pub mod actor;
+pub mod audit;
+pub mod error;
+pub mod fields;
+pub mod keys;
+pub mod ledger;
+pub mod limits;
+pub mod models;
+mod passwords;
+pub mod people;
+pub mod prices;
+pub mod reports;
+pub mod rows;
+pub mod settings;
+pub mod sign_in;
+pub mod tenants;
+pub mod tokens;
+pub mod upstreams;
+pub mod usage_csv;
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use store::random::{self, Random};
+use store::sealing::SecretKey;
+use store::{Store, StoreError, Transaction};
+
+pub use actor::Actor;
+pub use error::{ControlError, FieldError};
+
+use passwords::Passwords;
+
+/// The door to everything that operators configure. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Control {
+    store: Store,
+    secret_key: SecretKey,
+    random: Arc<dyn Random>,
+    passwords: Passwords,
+}
+
+impl Control {
+    /// Operations on `store`; credentials are sealed under `secret_key`.
+    pub fn new(store: Store, secret_key: SecretKey, random: Arc<dyn Random>) -> Self {
+        Self {
+            store,
+            secret_key,
+            random,
+            passwords: Passwords::default(),
+        }
+    }
+
+    /// Whether Postgres answers now.
+    pub async fn ping(&self) -> Result<(), ControlError> {
+        Ok(self.store.ping().await?)
+    }
+
+    /// Deletes a batch of what has ended: sessions, one-time links, failed sign-ins that no longer count. Returns how
+    /// many rows there were; call again while it is not zero.
+    pub async fn delete_expired(&self, now: DateTime<Utc>) -> Result<u64, ControlError> {
+        let sessions = self.store.delete_expired_sessions(now).await?;
+        let links = self.store.delete_expired_links(now).await?;
+        let failures = self.store.delete_sign_in_failures(now - sign_in::window()).await?;
+        Ok(sessions + links + failures)
+    }
+
+    /// A new id, of whichever kind is asked for.
+    fn new_id<T>(&self, make: impl FnOnce(DateTime<Utc>, [u8; 10]) -> T, now: DateTime<Utc>) -> T {
+        make(now, random::bytes(&*self.random))
+    }
+}
+
+/// Commits; what was written is in force from then on.
+async fn commit(transaction: Transaction) -> Result<(), ControlError> {
+    transaction.commit().await.map_err(StoreError::from)?;
+    Ok(())
+}

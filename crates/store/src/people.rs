@@ -104,6 +104,14 @@ pub async fn any_exists(transaction: &mut Transaction) -> Result<bool, StoreErro
     has_people(&mut **transaction).await
 }
 
+/// Keeps everybody else from adding people until the transaction ends; for the first of them.
+pub async fn lock_all(transaction: &mut Transaction) -> Result<(), StoreError> {
+    sqlx::query!("lock table people in share row exclusive mode")
+        .execute(&mut **transaction)
+        .await?;
+    Ok(())
+}
+
 /// One person, kept from other writers until the transaction ends.
 pub async fn lock(transaction: &mut Transaction, id: PersonId) -> Result<Option<Person>, StoreError> {
     sqlx::query!("select 1 as one from people where id = $1 for update", id.0)

@@ -1,0 +1,144 @@
+//! Who acts, and how far that reaches.
+
+use domain::ids::{PersonId, TenantId};
+use domain::people::Role;
+use store::people::Person;
+
+use crate::ControlError;
+
+/// Who acts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Actor {
+    /// A person who signed in.
+    Person(PersonActor),
+    /// The program itself, for its owner: set-up, demo, command line. May do everything.
+    System {
+        /// What the audit log says: `command line`.
+        name: &'static str,
+    },
+}
+
+/// A person who signed in, as read for this request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PersonActor {
+    /// Which one.
+    pub id: PersonId,
+    /// What the audit log says.
+    pub email: String,
+    /// What they are called.
+    pub name: String,
+    /// What they may do.
+    pub role: Role,
+    /// Whose they are: managers and members only.
+    pub tenant_id: Option<TenantId>,
+    /// The address they come from.
+    pub peer: Option<String>,
+}
+
+/// What an actor may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Everything.
+    Everything,
+    /// One tenant.
+    Tenant(TenantId),
+    /// Own keys and own use within one tenant.
+    Own(TenantId, PersonId),
+}
+
+impl Actor {
+    /// The person, as read for this request, coming from `peer`.
+    pub fn person(person: &Person, peer: Option<String>) -> Self {
+        Self::Person(PersonActor {
+            id: person.id,
+            email: person.email.clone(),
+            name: person.name.clone(),
+            role: person.role,
+            tenant_id: person.tenant_id,
+            peer,
+        })
+    }
+
+    /// What the audit log calls them.
+    pub fn label(&self) -> &str {
+        match self {
+            Self::Person(person) => &person.email,
+            Self::System { name } => name,
+        }
+    }
+
+    /// The person's id.
+    pub fn person_id(&self) -> Option<PersonId> {
+        match self {
+            Self::Person(person) => Some(person.id),
+            Self::System { .. } => None,
+        }
+    }
+
+    /// The address they come from.
+    pub fn peer(&self) -> Option<&str> {
+        match self {
+            Self::Person(person) => person.peer.as_deref(),
+            Self::System { .. } => None,
+        }
+    }
+
+    /// What they may see.
+    pub fn reach(&self) -> Result<Reach, ControlError> {
+        match self {
+            Self::System { .. } => Ok(Reach::Everything),
+            Self::Person(person) => match (person.role, person.tenant_id) {
+                (Role::Operator | Role::Auditor, _) => Ok(Reach::Everything),
+                (Role::Manager, Some(tenant)) => Ok(Reach::Tenant(tenant)),
+                (Role::Member, Some(tenant)) => Ok(Reach::Own(tenant, person.id)),
+                (Role::Manager | Role::Member, None) => Err(ControlError::Forbidden),
+            },
+        }
+    }
+
+    /// Whether they may change everything.
+    pub fn is_operator(&self) -> bool {
+        match self {
+            Self::System { .. } => true,
+            Self::Person(person) => person.role == Role::Operator,
+        }
+    }
+
+    /// Whether they may run this tenant: its people and keys.
+    pub fn may_run(&self, tenant: TenantId) -> bool {
+        match self {
+            Self::System { .. } => true,
+            Self::Person(person) => match person.role {
+                Role::Operator => true,
+                Role::Manager => person.tenant_id == Some(tenant),
+                Role::Auditor | Role::Member => false,
+            },
+        }
+    }
+
+    /// Refuses everyone but operators.
+    pub(crate) fn require_operator(&self) -> Result<(), ControlError> {
+        if self.is_operator() {
+            Ok(())
+        } else {
+            Err(ControlError::Forbidden)
+        }
+    }
+
+    /// Refuses everyone who does not see everything.
+    pub(crate) fn require_everything(&self) -> Result<(), ControlError> {
+        match self.reach()? {
+            Reach::Everything => Ok(()),
+            Reach::Tenant(_) | Reach::Own(..) => Err(ControlError::Forbidden),
+        }
+    }
+
+    /// Whether the tenant as a whole is in sight.
+    pub(crate) fn sees_tenant(&self, tenant: TenantId) -> Result<bool, ControlError> {
+        Ok(match self.reach()? {
+            Reach::Everything => true,
+            Reach::Tenant(own) => own == tenant,
+            Reach::Own(..) => false,
+        })
+    }
+}

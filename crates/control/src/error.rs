@@ -1,0 +1,114 @@
+//! Why an operation was not done, as far as whoever asked can act on it.
+
+use std::borrow::Cow;
+
+use store::StoreError;
+
+/// What is wrong with one field of a form, in words for the person who filled it in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// The field's name, as in the draft: `name`, `monthly_cost`, `routes.0.weight`.
+    pub field: Cow<'static, str>,
+    /// What to do about it.
+    pub message: String,
+}
+
+impl FieldError {
+    /// One error.
+    pub fn new(field: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// Why an operation was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Fields that must be corrected first; never empty.
+    #[error("some fields need another value: {}", listed(.0))]
+    Invalid(Vec<FieldError>),
+    /// Whoever asked may not do this.
+    #[error("you may not do this")]
+    Forbidden,
+    /// There is no such thing, or not for whoever asked.
+    #[error("there is no such {what}")]
+    NotFound {
+        /// The noun.
+        what: &'static str,
+    },
+    /// Somebody else changed it since it was read; nothing was written.
+    #[error("somebody else changed this {what} meanwhile; read it again, then repeat your change")]
+    Conflict {
+        /// The noun.
+        what: &'static str,
+        /// The version the editor had read.
+        read: i64,
+        /// The version now.
+        current: i64,
+    },
+    /// The one-time link was used, has ended, or never existed.
+    #[error("this link has been used or has ended; ask for another one")]
+    LinkEnded,
+    /// The database cannot be reached or is too busy; repeating may help.
+    #[error("the database cannot be reached; nothing was changed")]
+    Unavailable(#[source] StoreError),
+    /// Too many people sign in or choose passwords at this moment; repeating helps.
+    #[error("too many sign-ins at this moment; try again in a few seconds")]
+    Busy,
+    /// A fault of the program or of the database; its chain belongs in the log.
+    #[error("something went wrong; nothing was changed")]
+    Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl ControlError {
+    /// One field's error.
+    pub fn field(field: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self::Invalid(vec![FieldError::new(field, message)])
+    }
+
+    /// The errors of the fields; empty for every other error.
+    pub fn fields(&self) -> &[FieldError] {
+        match self {
+            Self::Invalid(fields) => fields,
+            _ => &[],
+        }
+    }
+}
+
+/// Named constraints, each mapped once to the field it speaks of.
+const CONSTRAINTS: [(&str, &str, &str); 5] = [
+    ("tenants_name", "name", "another tenant has this name"),
+    ("people_email", "email", "somebody with this address exists already"),
+    ("upstreams_name", "name", "another upstream has this name"),
+    ("models_pkey", "name", "another model has this name"),
+    (
+        "limits_slot",
+        "dimension",
+        "there is a limit for this already; change that one",
+    ),
+];
+
+impl From<StoreError> for ControlError {
+    fn from(error: StoreError) -> Self {
+        if error.is_transient() {
+            return Self::Unavailable(error);
+        }
+        let known = error
+            .constraint()
+            .and_then(|constraint| CONSTRAINTS.into_iter().find(|(name, _, _)| *name == constraint));
+        match known {
+            Some((_, field, message)) => Self::field(field, message),
+            None => Self::Internal(Box::new(error)),
+        }
+    }
+}
+
+fn listed(fields: &[FieldError]) -> String {
+    fields
+        .iter()
+        .map(|error| format!("{}: {}", error.field, error.message))
+        .collect::<Vec<_>>()
+        .join("; ")
+}

@@ -1,0 +1,178 @@
+//! Reading and checking the fields of forms, one message per field, all of them at once.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use chrono::{DateTime, LocalResult, NaiveDate, NaiveDateTime, TimeZone, Utc};
+use chrono_tz::Tz;
+use domain::money::Nanos;
+
+use crate::{ControlError, FieldError};
+
+/// The longest name of anything, in characters.
+pub const NAME_CHARS_MAX: usize = 100;
+/// The longest e-mail address, in characters (RFC 5321).
+pub const EMAIL_CHARS_MAX: usize = 254;
+/// The largest count that a limit takes: beyond every real use, and exact in every program that reads JSON.
+pub const COUNT_MAX: u64 = 1_000_000_000_000_000;
+
+/// Collects what is wrong with a form.
+#[derive(Debug, Default)]
+pub struct Fields {
+    errors: Vec<FieldError>,
+}
+
+impl Fields {
+    /// Notes an error.
+    pub fn refuse(&mut self, field: impl Into<Cow<'static, str>>, message: impl Into<String>) {
+        self.errors.push(FieldError::new(field, message));
+    }
+
+    /// Notes an error unless `holds`.
+    pub fn require(&mut self, holds: bool, field: impl Into<Cow<'static, str>>, message: &str) {
+        if !holds {
+            self.refuse(field, message);
+        }
+    }
+
+    /// Succeeds if nothing was noted.
+    pub fn check(self) -> Result<(), ControlError> {
+        if self.errors.is_empty() {
+            Ok(())
+        } else {
+            Err(ControlError::Invalid(self.errors))
+        }
+    }
+
+    /// Takes over another form's errors.
+    pub fn add(&mut self, other: Self) {
+        self.errors.extend(other.errors);
+    }
+
+    /// Reads a count such as `60`, `200,000` or `200000`; `None` when blank or wrong (which is noted).
+    pub fn count(&mut self, field: impl Into<Cow<'static, str>>, text: &str) -> Option<u64> {
+        let digits: String = text
+            .trim()
+            .chars()
+            .filter(|character| !matches!(character, ',' | '_' | ' ' | '\u{a0}' | '\u{202f}'))
+            .collect();
+        if digits.is_empty() {
+            return None;
+        }
+        match digits.parse::<u64>() {
+            Ok(count) if digits.bytes().all(|byte| byte.is_ascii_digit()) => Some(count),
+            _ => {
+                self.refuse(field, "write a whole number such as 60 or 200,000, or leave this empty");
+                None
+            }
+        }
+    }
+
+    /// Reads an amount of money, at least zero; `None` when blank or wrong (which is noted).
+    pub fn amount(&mut self, field: impl Into<Cow<'static, str>>, text: &str) -> Option<Nanos> {
+        let text = text.trim();
+        if text.is_empty() {
+            return None;
+        }
+        match text.parse::<Nanos>() {
+            Ok(amount) if amount >= Nanos::ZERO && !text.starts_with('-') => Some(amount),
+            Ok(_) => {
+                self.refuse(field, "an amount cannot be below zero");
+                None
+            }
+            Err(error) => {
+                self.refuse(field, error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Reads one of a few words; `None` when blank or wrong (which is noted).
+    pub fn word<T>(&mut self, field: impl Into<Cow<'static, str>>, text: &str) -> Option<T>
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
+        let text = text.trim();
+        if text.is_empty() {
+            return None;
+        }
+        match text.parse() {
+            Ok(word) => Some(word),
+            Err(error) => {
+                self.refuse(field, T::Err::to_string(&error));
+                None
+            }
+        }
+    }
+
+    /// Reads a local date, with or without a time (`2026-11-30`, `2026-11-30T18:00`); `None` when blank or wrong (which
+    /// is noted). A time that happens twice is the first of both.
+    pub fn local_time(&mut self, field: impl Into<Cow<'static, str>>, text: &str, zone: Tz) -> Option<DateTime<Utc>> {
+        let text = text.trim();
+        if text.is_empty() {
+            return None;
+        }
+        let local = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"]
+            .into_iter()
+            .find_map(|format| NaiveDateTime::parse_from_str(text, format).ok())
+            .or_else(|| {
+                text.parse::<NaiveDate>()
+                    .ok()
+                    .map(|day| day.and_time(chrono::NaiveTime::MIN))
+            });
+        let Some(local) = local else {
+            self.refuse(
+                field,
+                "write a date such as 2026-11-30, with a time if you like: 2026-11-30T18:00",
+            );
+            return None;
+        };
+        match zone.from_local_datetime(&local) {
+            LocalResult::Single(at) | LocalResult::Ambiguous(at, _) => Some(at.with_timezone(&Utc)),
+            LocalResult::None => {
+                self.refuse(field, "the clocks are put forward then, so this time does not exist");
+                None
+            }
+        }
+    }
+
+    /// A name: trimmed, not empty, at most [`NAME_CHARS_MAX`], without control characters.
+    pub fn name(&mut self, field: &'static str, text: &str) -> String {
+        let name = text.trim();
+        if name.is_empty() {
+            self.refuse(field, "give it a name");
+        } else if name.chars().count() > NAME_CHARS_MAX {
+            self.refuse(field, format!("at most {NAME_CHARS_MAX} characters"));
+        } else if name.chars().any(char::is_control) {
+            self.refuse(field, "a name has no line breaks or control characters");
+        }
+        name.to_owned()
+    }
+
+    /// An e-mail address: one `@` with something on both sides, no blanks.
+    pub fn email(&mut self, field: &'static str, text: &str) -> String {
+        let email = text.trim();
+        let is_address = email.split_once('@').is_some_and(|(local, domain)| {
+            !local.is_empty()
+                && !domain.is_empty()
+                && !domain.contains('@')
+                && !domain.starts_with('.')
+                && !domain.ends_with('.')
+        });
+        if !is_address
+            || email
+                .chars()
+                .any(|character| character.is_whitespace() || character.is_control())
+        {
+            self.refuse(field, "write an e-mail address such as ada@example.com");
+        } else if email.chars().count() > EMAIL_CHARS_MAX {
+            self.refuse(field, format!("at most {EMAIL_CHARS_MAX} characters"));
+        }
+        email.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,380 @@
+//! API keys: members have their own, managers those of their tenant, operators all; auditors look on.
+
+use chrono::{DateTime, Duration, Utc};
+use chrono_tz::Tz;
+use domain::ids::{KeyId, PersonId, TenantId};
+use domain::key_text::{KEY_RANDOM_BYTES, KeyText};
+use domain::people::Role;
+use domain::periods::months_after;
+use domain::priority::Priority;
+use serde_json::{Value, json};
+use store::keys::{KeyFilter, KeyRow, KeyValues, NewKey};
+use store::tenants::TenantRow;
+use store::{Transaction, keys, models, people, random, tenants};
+
+use crate::actor::Reach;
+use crate::audit::Change;
+use crate::fields::Fields;
+use crate::{Actor, Control, ControlError, commit};
+
+/// Keys of one tenant that are neither revoked nor expired, at most.
+pub const KEYS_PER_TENANT_MAX: i64 = 10_000;
+/// Keys of one person that are neither revoked nor expired, at most.
+pub const KEYS_PER_PERSON_MAX: i64 = 50;
+/// Models that one key may name.
+pub const ALLOWED_MODELS_MAX: usize = 200;
+/// Lifetimes that forms offer, in months.
+pub const LIFETIME_MONTHS: [u32; 4] = [1, 3, 6, 12];
+/// The longest lifetime, in months.
+pub const LIFETIME_MONTHS_MAX: u32 = 120;
+
+/// When a key ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// Never.
+    Never,
+    /// So many calendar months from now, clamped to the end of a shorter month.
+    Months(u32),
+    /// At this instant.
+    At(DateTime<Utc>),
+}
+
+impl Expiry {
+    /// The exact instant, to be shown before it is chosen.
+    pub fn at(self, now: DateTime<Utc>, zone: Tz) -> Option<DateTime<Utc>> {
+        match self {
+            Self::Never => None,
+            Self::Months(months) => Some(months_after(now, months, zone)),
+            Self::At(at) => Some(at),
+        }
+    }
+}
+
+/// Whose key it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyOwner {
+    /// A person of the tenant.
+    Person(PersonId),
+    /// A service account: the tenant's own. Not for members to issue.
+    Service,
+}
+
+/// What can be said about a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyDraft {
+    /// Fields `name`, `priority`, `allowed_models`, `may_name_users`, `expiry`; when issued also `tenant_id`, `owner`.
+    pub name: String,
+    /// What its requests run at; never above the tenant's ceiling.
+    pub priority: Priority,
+    /// Models it may use; all when absent.
+    pub allowed_models: Option<Vec<String>>,
+    /// Whether requests may name an end user; for applications, so not for members to decide.
+    pub may_name_users: bool,
+    /// When it ends.
+    pub expiry: Expiry,
+}
+
+/// A key that was just issued.
+#[derive(Clone, Debug)]
+pub struct IssuedKey {
+    /// The key.
+    pub row: KeyRow,
+    /// Its text, to be shown once: nobody can show it again.
+    pub text: KeyText,
+}
+
+impl Control {
+    /// Keys, newest first, as far as the actor may see them.
+    pub async fn keys(&self, actor: &Actor, mut filter: KeyFilter) -> Result<Vec<KeyRow>, ControlError> {
+        match actor.reach()? {
+            Reach::Everything => {}
+            Reach::Tenant(own) => {
+                if filter.tenant_id.is_some_and(|asked| asked != own) {
+                    return Err(ControlError::Forbidden);
+                }
+                filter.tenant_id = Some(own);
+            }
+            Reach::Own(own, person) => {
+                let is_other = filter.tenant_id.is_some_and(|asked| asked != own)
+                    || filter.owner_id.is_some_and(|asked| asked != person);
+                if is_other {
+                    return Err(ControlError::Forbidden);
+                }
+                filter.tenant_id = Some(own);
+                filter.owner_id = Some(person);
+            }
+        }
+        Ok(self.store.keys(&filter).await?)
+    }
+
+    /// One key, if the actor may see it.
+    pub async fn key(&self, actor: &Actor, id: KeyId) -> Result<KeyRow, ControlError> {
+        let reach = actor.reach()?;
+        let key = self.store.find_key(id).await?;
+        key.filter(|key| is_within(reach, key)).ok_or(NOT_FOUND)
+    }
+
+    /// Issues a key. The text in the answer is the only copy.
+    pub async fn issue_key(
+        &self,
+        actor: &Actor,
+        tenant_id: TenantId,
+        owner: KeyOwner,
+        draft: &KeyDraft,
+        now: DateTime<Utc>,
+    ) -> Result<IssuedKey, ControlError> {
+        require_may_issue(actor, tenant_id, owner)?;
+        let zone = self.zone().await?;
+        let mut transaction = self.store.begin().await?;
+        // The lock also keeps the ceiling as it is, and the counts below exact.
+        let tenant = tenants::lock(&mut transaction, tenant_id)
+            .await?
+            .ok_or(ControlError::field("tenant_id", "there is no such tenant"))?;
+        let values = checked(&mut transaction, actor, draft, &tenant, None, now, zone).await?;
+        let owner_id = require_owner(&mut transaction, tenant_id, owner).await?;
+        require_room(&mut transaction, tenant_id, owner_id, now).await?;
+        let text = KeyText::generate(&random::bytes::<KEY_RANDOM_BYTES>(&*self.random));
+        let key = NewKey {
+            id: self.new_id(KeyId::new, now),
+            public_id: text.public_id().to_owned(),
+            secret_hash: text.hash(),
+            tenant_id,
+            owner_id,
+            values,
+            created_at: now,
+            created_by: actor.label().to_owned(),
+        };
+        keys::insert(&mut transaction, &key).await?;
+        let row = keys::lock(&mut transaction, key.id).await?.ok_or(NOT_FOUND)?;
+        self.note(
+            &mut transaction,
+            actor,
+            now,
+            changed("key.issue", &row, None, Some(shown(&row))),
+        )
+        .await?;
+        commit(transaction).await?;
+        Ok(IssuedKey { row, text })
+    }
+
+    /// Changes a key that is not revoked.
+    pub async fn edit_key(
+        &self,
+        actor: &Actor,
+        id: KeyId,
+        version: i64,
+        draft: &KeyDraft,
+        now: DateTime<Utc>,
+    ) -> Result<KeyRow, ControlError> {
+        let zone = self.zone().await?;
+        let mut transaction = self.store.begin().await?;
+        let tenant_id = self.key_to_change(actor, id).await?.tenant_id;
+        let tenant = tenants::lock(&mut transaction, tenant_id)
+            .await?
+            .ok_or(ControlError::NotFound { what: "tenant" })?;
+        let before = lock(&mut transaction, id, version).await?;
+        if before.revoked_at.is_some() {
+            return Err(ControlError::field("key", "this key is revoked; issue another one"));
+        }
+        let values = checked(&mut transaction, actor, draft, &tenant, Some(&before), now, zone).await?;
+        keys::update(&mut transaction, id, &values).await?;
+        let after = keys::lock(&mut transaction, id).await?.ok_or(NOT_FOUND)?;
+        let change = changed("key.edit", &after, Some(shown(&before)), Some(shown(&after)));
+        self.note(&mut transaction, actor, now, change).await?;
+        commit(transaction).await?;
+        Ok(after)
+    }
+
+    /// Revokes a key for good. Doing so again changes nothing.
+    pub async fn revoke_key(&self, actor: &Actor, id: KeyId, now: DateTime<Utc>) -> Result<(), ControlError> {
+        self.key_to_change(actor, id).await?;
+        let mut transaction = self.store.begin().await?;
+        let row = keys::lock(&mut transaction, id).await?.ok_or(NOT_FOUND)?;
+        if row.revoked_at.is_some() {
+            return Ok(());
+        }
+        keys::revoke(&mut transaction, id, now).await?;
+        self.note(
+            &mut transaction,
+            actor,
+            now,
+            changed("key.revoke", &row, Some(shown(&row)), None),
+        )
+        .await?;
+        commit(transaction).await
+    }
+
+    /// The key, if the actor may change it. Whose it is never changes, so this needs no lock.
+    async fn key_to_change(&self, actor: &Actor, id: KeyId) -> Result<KeyRow, ControlError> {
+        if let Actor::Person(person) = actor
+            && person.role == Role::Auditor
+        {
+            return Err(ControlError::Forbidden);
+        }
+        self.key(actor, id).await
+    }
+}
+
+const NOT_FOUND: ControlError = ControlError::NotFound { what: "key" };
+
+fn is_within(reach: Reach, key: &KeyRow) -> bool {
+    match reach {
+        Reach::Everything => true,
+        Reach::Tenant(own) => key.tenant_id == own,
+        Reach::Own(own, person) => key.tenant_id == own && key.owner_id == Some(person),
+    }
+}
+
+fn require_may_issue(actor: &Actor, tenant: TenantId, owner: KeyOwner) -> Result<(), ControlError> {
+    let is_own = matches!(actor.reach()?, Reach::Own(own, person)
+        if own == tenant && owner == KeyOwner::Person(person));
+    if is_own || actor.may_run(tenant) {
+        Ok(())
+    } else {
+        Err(ControlError::Forbidden)
+    }
+}
+
+async fn require_owner(
+    transaction: &mut Transaction,
+    tenant: TenantId,
+    owner: KeyOwner,
+) -> Result<Option<PersonId>, ControlError> {
+    let KeyOwner::Person(id) = owner else {
+        return Ok(None);
+    };
+    // Locked, so that shutting the person out and issuing them a key do not pass each other.
+    let person = people::lock(transaction, id).await?;
+    match person {
+        Some(person) if person.tenant_id == Some(tenant) && person.disabled_at.is_none() => Ok(Some(id)),
+        _ => Err(ControlError::field(
+            "owner",
+            "choose somebody who belongs to this tenant",
+        )),
+    }
+}
+
+async fn require_room(
+    transaction: &mut Transaction,
+    tenant: TenantId,
+    owner: Option<PersonId>,
+    now: DateTime<Utc>,
+) -> Result<(), ControlError> {
+    if keys::count_live(transaction, tenant, None, now).await? >= KEYS_PER_TENANT_MAX {
+        return Err(ControlError::field(
+            "name",
+            format!("this tenant has {KEYS_PER_TENANT_MAX} keys already; revoke one first"),
+        ));
+    }
+    if owner.is_some() && keys::count_live(transaction, tenant, owner, now).await? >= KEYS_PER_PERSON_MAX {
+        return Err(ControlError::field(
+            "name",
+            format!("this person has {KEYS_PER_PERSON_MAX} keys already; revoke one first"),
+        ));
+    }
+    Ok(())
+}
+
+async fn lock(transaction: &mut Transaction, id: KeyId, read: i64) -> Result<KeyRow, ControlError> {
+    let row = keys::lock(transaction, id).await?.ok_or(NOT_FOUND)?;
+    if row.version == read {
+        return Ok(row);
+    }
+    Err(ControlError::Conflict {
+        what: "key",
+        read,
+        current: row.version,
+    })
+}
+
+async fn checked(
+    transaction: &mut Transaction,
+    actor: &Actor,
+    draft: &KeyDraft,
+    tenant: &TenantRow,
+    before: Option<&KeyRow>,
+    now: DateTime<Utc>,
+    zone: Tz,
+) -> Result<KeyValues, ControlError> {
+    let mut fields = Fields::default();
+    let name = fields.name("name", &draft.name);
+    let ceiling = tenant.priority_ceiling_in_force;
+    if draft.priority > ceiling {
+        fields.refuse("priority", format!("this tenant's keys run at {ceiling} at most"));
+    }
+    let may_name_users_before = before.is_some_and(|key| key.may_name_users);
+    if draft.may_name_users != may_name_users_before && !actor.may_run(tenant.tenant.id) {
+        fields.refuse("may_name_users", "ask a manager of your tenant to change this");
+    }
+    let allowed_models = check_models(transaction, &mut fields, draft).await?;
+    let expires_at = draft.expiry.at(now, zone);
+    if let Expiry::Months(months) = draft.expiry
+        && !(1..=LIFETIME_MONTHS_MAX).contains(&months)
+    {
+        fields.refuse("expiry", format!("between 1 and {LIFETIME_MONTHS_MAX} months"));
+    }
+    let is_unchanged = before.is_some_and(|key| key.expires_at == expires_at);
+    if let Expiry::At(at) = draft.expiry
+        && !is_unchanged
+        && !(now..=now + Duration::days(i64::from(LIFETIME_MONTHS_MAX) * 31)).contains(&at)
+    {
+        fields.refuse("expiry", "choose a time in the future, within ten years");
+    }
+    fields.check()?;
+    Ok(KeyValues {
+        name,
+        priority: draft.priority,
+        allowed_models,
+        may_name_users: draft.may_name_users,
+        expires_at,
+    })
+}
+
+async fn check_models(
+    transaction: &mut Transaction,
+    fields: &mut Fields,
+    draft: &KeyDraft,
+) -> Result<Option<Vec<String>>, ControlError> {
+    let Some(names) = &draft.allowed_models else {
+        return Ok(None);
+    };
+    let mut names = names.clone();
+    names.sort_unstable();
+    names.dedup();
+    fields.require(
+        !names.is_empty(),
+        "allowed_models",
+        "choose at least one model, or allow all of them",
+    );
+    if names.len() > ALLOWED_MODELS_MAX {
+        fields.refuse("allowed_models", format!("at most {ALLOWED_MODELS_MAX} models"));
+        return Ok(Some(names));
+    }
+    let missing = models::missing(transaction, &names).await?;
+    if !missing.is_empty() {
+        fields.refuse("allowed_models", format!("there is no model {}", missing.join(", ")));
+    }
+    Ok(Some(names))
+}
+
+fn shown(key: &KeyRow) -> Value {
+    json!({
+        "public_id": key.public_id,
+        "name": key.name,
+        "owner_id": key.owner_id,
+        "priority": key.priority,
+        "allowed_models": key.allowed_models,
+        "may_name_users": key.may_name_users,
+        "expires_at": key.expires_at,
+    })
+}
+
+fn changed(action: &'static str, key: &KeyRow, before: Option<Value>, after: Option<Value>) -> Change {
+    Change {
+        action,
+        subject: format!("key:{}", key.id),
+        tenant_id: Some(key.tenant_id),
+        before,
+        after,
+    }
+}

@@ -1,0 +1,471 @@
+//! People: set-up of the first operator, invitations, passwords, shutting somebody out.
+
+use chrono::{DateTime, Duration, Utc};
+use domain::ids::{PersonId, TenantId};
+use domain::people::Role;
+use serde_json::json;
+use store::one_time_links::{LinkPurpose, OneTimeLink};
+use store::people::{NewPerson, Person};
+use store::{Transaction, keys, one_time_links, people, sessions, tenants};
+
+use crate::actor::Reach;
+use crate::audit::Change;
+use crate::fields::Fields;
+use crate::tokens::{self, LinkToken};
+use crate::{Actor, Control, ControlError, commit, passwords};
+
+/// How long a set-up link can be used, in hours.
+pub const SETUP_LINK_HOURS: i64 = 24;
+/// How long an invitation or a link to choose another password can be used, in days.
+pub const INVITATION_DAYS: i64 = 7;
+
+/// Somebody to add.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PersonDraft {
+    /// Fields `name`, `email`, `role`, `tenant_id`.
+    pub name: String,
+    /// Their address, with which they sign in.
+    pub email: String,
+    /// What they may do.
+    pub role: Role,
+    /// Whose they are: managers and members, and only those.
+    pub tenant_id: Option<TenantId>,
+}
+
+/// Somebody who was invited, and the one-time link's token to hand to them.
+#[derive(Clone, Debug)]
+pub struct Invitation {
+    /// Who.
+    pub person: Person,
+    /// Shown once.
+    pub token: LinkToken,
+    /// When the link ends.
+    pub expires_at: DateTime<Utc>,
+}
+
+/// What a link that can still be used is for, to be shown before it is used.
+#[derive(Clone, Debug)]
+pub struct LinkInfo {
+    /// What for.
+    pub purpose: LinkPurpose,
+    /// For whom; nobody yet for set-up.
+    pub person: Option<Person>,
+    /// When it ends.
+    pub expires_at: DateTime<Utc>,
+}
+
+impl Control {
+    /// Whether nobody exists yet, so that the first operator must be set up.
+    pub async fn needs_setup(&self) -> Result<bool, ControlError> {
+        Ok(!self.store.has_people().await?)
+    }
+
+    /// A one-time link to make the first operator; `None` once anybody exists. Earlier links stay usable until they
+    /// end or one of them is used.
+    pub async fn create_setup_link(&self, now: DateTime<Utc>) -> Result<Option<LinkToken>, ControlError> {
+        self.store.delete_expired_links(now).await?;
+        let mut transaction = self.store.begin().await?;
+        if people::any_exists(&mut transaction).await? {
+            return Ok(None);
+        }
+        let token = LinkToken::generate(&*self.random);
+        let link = OneTimeLink {
+            purpose: LinkPurpose::Setup,
+            person_id: None,
+            expires_at: now + Duration::hours(SETUP_LINK_HOURS),
+        };
+        one_time_links::insert(&mut transaction, &tokens::hash(token.reveal()), &link, now).await?;
+        commit(transaction).await?;
+        Ok(Some(token))
+    }
+
+    /// What a link is for, while it can be used.
+    pub async fn find_link(&self, token: &str, now: DateTime<Utc>) -> Result<LinkInfo, ControlError> {
+        let link = self
+            .store
+            .find_link(&tokens::hash(token), now)
+            .await?
+            .ok_or(ControlError::LinkEnded)?;
+        let person = match link.person_id {
+            Some(id) => self.store.find_person(id).await?,
+            None if self.store.has_people().await? => return Err(ControlError::LinkEnded),
+            None => None,
+        };
+        Ok(LinkInfo {
+            purpose: link.purpose,
+            person,
+            expires_at: link.expires_at,
+        })
+    }
+
+    /// Makes the first operator. Fields `name`, `email`, `password`.
+    pub async fn accept_setup(
+        &self,
+        token: &str,
+        name: &str,
+        email: &str,
+        password: &str,
+        peer: Option<String>,
+        now: DateTime<Utc>,
+    ) -> Result<Person, ControlError> {
+        let info = self.find_link(token, now).await?;
+        if info.purpose != LinkPurpose::Setup {
+            return Err(ControlError::LinkEnded);
+        }
+        let draft = PersonDraft {
+            name: name.to_owned(),
+            email: email.to_owned(),
+            role: Role::Operator,
+            tenant_id: None,
+        };
+        let person = self.checked(&draft, Some(password), now)?;
+        let hash = self.passwords.hash(password, &*self.random).await?;
+
+        let mut transaction = self.store.begin().await?;
+        people::lock_all(&mut transaction).await?;
+        let link = one_time_links::consume(&mut transaction, &tokens::hash(token), now).await?;
+        if link.is_none() || people::any_exists(&mut transaction).await? {
+            return Err(ControlError::LinkEnded);
+        }
+        people::insert(&mut transaction, &person, Some(&hash), now).await?;
+        let made = people::lock(&mut transaction, person.id).await?.ok_or(GONE)?;
+        self.note(
+            &mut transaction,
+            &Actor::person(&made, peer),
+            now,
+            added("person.set_up", &person),
+        )
+        .await?;
+        commit(transaction).await?;
+        Ok(made)
+    }
+
+    /// Adds somebody with a password at once: command line and demo only.
+    pub async fn create_person(
+        &self,
+        actor: &Actor,
+        draft: &PersonDraft,
+        password: &str,
+        now: DateTime<Utc>,
+    ) -> Result<Person, ControlError> {
+        let Actor::System { .. } = actor else {
+            return Err(ControlError::Forbidden);
+        };
+        let person = self.checked(draft, Some(password), now)?;
+        let hash = self.passwords.hash(password, &*self.random).await?;
+        let mut transaction = self.store.begin().await?;
+        require_tenant(&mut transaction, person.tenant_id).await?;
+        people::insert(&mut transaction, &person, Some(&hash), now).await?;
+        let made = people::lock(&mut transaction, person.id).await?.ok_or(GONE)?;
+        self.note(&mut transaction, actor, now, added("person.create", &person))
+            .await?;
+        commit(transaction).await?;
+        Ok(made)
+    }
+
+    /// Adds an operator from the command line.
+    pub async fn create_operator(
+        &self,
+        actor: &Actor,
+        name: &str,
+        email: &str,
+        password: &str,
+        now: DateTime<Utc>,
+    ) -> Result<Person, ControlError> {
+        let draft = PersonDraft {
+            name: name.to_owned(),
+            email: email.to_owned(),
+            role: Role::Operator,
+            tenant_id: None,
+        };
+        self.create_person(actor, &draft, password, now).await
+    }
+
+    /// Invites somebody: operators anybody, managers people of their own tenant.
+    pub async fn invite_person(
+        &self,
+        actor: &Actor,
+        draft: &PersonDraft,
+        now: DateTime<Utc>,
+    ) -> Result<Invitation, ControlError> {
+        require_may_add(actor, draft)?;
+        let person = self.checked(draft, None, now)?;
+        let mut transaction = self.store.begin().await?;
+        require_tenant(&mut transaction, person.tenant_id).await?;
+        people::insert(&mut transaction, &person, None, now).await?;
+        let made = people::lock(&mut transaction, person.id).await?.ok_or(GONE)?;
+        let invitation = self.link_for(&mut transaction, made, now).await?;
+        self.note(&mut transaction, actor, now, added("person.invite", &person))
+            .await?;
+        commit(transaction).await?;
+        Ok(invitation)
+    }
+
+    /// A link for somebody who lost their password or their invitation. Earlier links end; the password stays until
+    /// another one is chosen.
+    pub async fn create_password_link(
+        &self,
+        actor: &Actor,
+        id: PersonId,
+        now: DateTime<Utc>,
+    ) -> Result<Invitation, ControlError> {
+        let mut transaction = self.store.begin().await?;
+        let person = self.lock_within(&mut transaction, actor, id).await?;
+        if person.disabled_at.is_some() {
+            return Err(ControlError::field("person", "this account is closed; open it first"));
+        }
+        let change = Change {
+            action: "person.link",
+            subject: subject(id),
+            tenant_id: person.tenant_id,
+            before: None,
+            after: Some(json!({ "has_password": person.has_password })),
+        };
+        let invitation = self.link_for(&mut transaction, person, now).await?;
+        self.note(&mut transaction, actor, now, change).await?;
+        commit(transaction).await?;
+        Ok(invitation)
+    }
+
+    /// Chooses the password that an invitation or a password link is for. Every session of the person ends. Field
+    /// `password`.
+    pub async fn accept_invitation(
+        &self,
+        token: &str,
+        password: &str,
+        peer: Option<String>,
+        now: DateTime<Utc>,
+    ) -> Result<Person, ControlError> {
+        let info = self.find_link(token, now).await?;
+        let person = info.person.ok_or(ControlError::LinkEnded)?;
+        if person.disabled_at.is_some() {
+            return Err(ControlError::LinkEnded);
+        }
+        let mut fields = Fields::default();
+        passwords::check_new(&mut fields, password, &person.email);
+        fields.check()?;
+        let hash = self.passwords.hash(password, &*self.random).await?;
+
+        let mut transaction = self.store.begin().await?;
+        let person = people::lock(&mut transaction, person.id)
+            .await?
+            .filter(|person| person.disabled_at.is_none())
+            .ok_or(ControlError::LinkEnded)?;
+        one_time_links::consume(&mut transaction, &tokens::hash(token), now)
+            .await?
+            .ok_or(ControlError::LinkEnded)?;
+        people::set_password(&mut transaction, person.id, &hash).await?;
+        sessions::delete_of(&mut transaction, person.id).await?;
+        let change = Change {
+            action: "person.choose_password",
+            subject: subject(person.id),
+            tenant_id: person.tenant_id,
+            before: None,
+            after: None,
+        };
+        self.note(&mut transaction, &Actor::person(&person, peer), now, change)
+            .await?;
+        let person = people::lock(&mut transaction, person.id).await?.ok_or(GONE)?;
+        commit(transaction).await?;
+        Ok(person)
+    }
+
+    /// People by name: all for those who see everything, a manager's own tenant.
+    pub async fn people(&self, actor: &Actor, tenant: Option<TenantId>) -> Result<Vec<Person>, ControlError> {
+        let tenant = match actor.reach()? {
+            Reach::Everything => tenant,
+            Reach::Tenant(own) if tenant.is_none_or(|asked| asked == own) => Some(own),
+            Reach::Tenant(_) | Reach::Own(..) => return Err(ControlError::Forbidden),
+        };
+        Ok(self.store.people(tenant).await?)
+    }
+
+    /// Shuts somebody out: their sessions and links end, their keys are revoked. Not oneself, and not the last operator.
+    pub async fn disable_person(
+        &self,
+        actor: &Actor,
+        id: PersonId,
+        version: i64,
+        now: DateTime<Utc>,
+    ) -> Result<(), ControlError> {
+        let mut transaction = self.store.begin().await?;
+        let operators = people::lock_operators(&mut transaction).await?;
+        let person = self.lock_within(&mut transaction, actor, id).await?;
+        require_version(&person, version)?;
+        if actor.person_id() == Some(id) {
+            return Err(ControlError::field("person", "you cannot close your own account"));
+        }
+        if operators == [id] {
+            return Err(ControlError::field(
+                "person",
+                "this is the last operator; invite another one first",
+            ));
+        }
+        if person.disabled_at.is_some() {
+            return Ok(());
+        }
+        people::set_disabled(&mut transaction, id, Some(now)).await?;
+        one_time_links::delete_of(&mut transaction, id).await?;
+        let sessions = sessions::delete_of(&mut transaction, id).await?;
+        let revoked = keys::revoke_of(&mut transaction, id, now).await?;
+        let change = Change {
+            action: "person.disable",
+            subject: subject(id),
+            tenant_id: person.tenant_id,
+            before: None,
+            after: Some(json!({ "ended_sessions": sessions, "revoked_keys": revoked })),
+        };
+        self.note(&mut transaction, actor, now, change).await?;
+        commit(transaction).await
+    }
+
+    /// Lets somebody in again. Their keys stay revoked.
+    pub async fn enable_person(
+        &self,
+        actor: &Actor,
+        id: PersonId,
+        version: i64,
+        now: DateTime<Utc>,
+    ) -> Result<(), ControlError> {
+        let mut transaction = self.store.begin().await?;
+        let person = self.lock_within(&mut transaction, actor, id).await?;
+        require_version(&person, version)?;
+        if person.disabled_at.is_none() {
+            return Ok(());
+        }
+        people::set_disabled(&mut transaction, id, None).await?;
+        let change = Change {
+            action: "person.enable",
+            subject: subject(id),
+            tenant_id: person.tenant_id,
+            before: None,
+            after: None,
+        };
+        self.note(&mut transaction, actor, now, change).await?;
+        commit(transaction).await
+    }
+
+    fn checked(
+        &self,
+        draft: &PersonDraft,
+        password: Option<&str>,
+        now: DateTime<Utc>,
+    ) -> Result<NewPerson, ControlError> {
+        let mut fields = Fields::default();
+        let name = fields.name("name", &draft.name);
+        let email = fields.email("email", &draft.email);
+        if draft.role.belongs_to_tenant() {
+            fields.require(
+                draft.tenant_id.is_some(),
+                "tenant_id",
+                "choose the tenant they belong to",
+            );
+        } else {
+            fields.require(
+                draft.tenant_id.is_none(),
+                "tenant_id",
+                "operators and auditors belong to no tenant",
+            );
+        }
+        if let Some(password) = password {
+            passwords::check_new(&mut fields, password, &email);
+        }
+        fields.check()?;
+        Ok(NewPerson {
+            id: self.new_id(PersonId::new, now),
+            email,
+            name,
+            role: draft.role,
+            tenant_id: draft.tenant_id,
+        })
+    }
+
+    /// The person, locked, if the actor may change them.
+    async fn lock_within(
+        &self,
+        transaction: &mut Transaction,
+        actor: &Actor,
+        id: PersonId,
+    ) -> Result<Person, ControlError> {
+        if let Actor::Person(acting) = actor
+            && !matches!(acting.role, Role::Operator | Role::Manager)
+        {
+            return Err(ControlError::Forbidden);
+        }
+        let person = people::lock(transaction, id).await?;
+        person
+            .filter(|person| match person.tenant_id {
+                Some(tenant) => actor.may_run(tenant),
+                None => actor.is_operator(),
+            })
+            .ok_or(ControlError::NotFound { what: "person" })
+    }
+
+    async fn link_for(
+        &self,
+        transaction: &mut Transaction,
+        person: Person,
+        now: DateTime<Utc>,
+    ) -> Result<Invitation, ControlError> {
+        let token = LinkToken::generate(&*self.random);
+        let link = OneTimeLink {
+            purpose: if person.has_password {
+                LinkPurpose::Reset
+            } else {
+                LinkPurpose::Invitation
+            },
+            person_id: Some(person.id),
+            expires_at: now + Duration::days(INVITATION_DAYS),
+        };
+        one_time_links::insert(transaction, &tokens::hash(token.reveal()), &link, now).await?;
+        Ok(Invitation {
+            person,
+            token,
+            expires_at: link.expires_at,
+        })
+    }
+}
+
+/// A row that was there a statement ago, in the same transaction.
+const GONE: ControlError = ControlError::NotFound { what: "person" };
+
+fn subject(id: PersonId) -> String {
+    format!("person:{id}")
+}
+
+fn added(action: &'static str, person: &NewPerson) -> Change {
+    Change {
+        action,
+        subject: subject(person.id),
+        tenant_id: person.tenant_id,
+        before: None,
+        after: Some(json!({ "name": person.name, "email": person.email, "role": person.role })),
+    }
+}
+
+fn require_may_add(actor: &Actor, draft: &PersonDraft) -> Result<(), ControlError> {
+    let may = match draft.tenant_id {
+        Some(tenant) if draft.role.belongs_to_tenant() => actor.may_run(tenant),
+        _ => actor.is_operator(),
+    };
+    if may { Ok(()) } else { Err(ControlError::Forbidden) }
+}
+
+async fn require_tenant(transaction: &mut Transaction, tenant: Option<TenantId>) -> Result<(), ControlError> {
+    let Some(tenant) = tenant else { return Ok(()) };
+    match tenants::lock(transaction, tenant).await? {
+        Some(_) => Ok(()),
+        None => Err(ControlError::field("tenant_id", "there is no such tenant")),
+    }
+}
+
+fn require_version(person: &Person, read: i64) -> Result<(), ControlError> {
+    if person.version == read {
+        return Ok(());
+    }
+    Err(ControlError::Conflict {
+        what: "person",
+        read,
+        current: person.version,
+    })
+}

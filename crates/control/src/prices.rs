@@ -1,0 +1,240 @@
+//! Prices of models: each holds from its start until the next one's.
+
+use chrono::{DateTime, Duration, Utc};
+use domain::ids::PriceId;
+use domain::prices::{Price, PriceTier, Rates};
+use serde_json::{Value, json};
+use store::models;
+use store::models::{PRICES_MAX, StoredPrice};
+
+use crate::audit::Change;
+use crate::fields::Fields;
+use crate::{Actor, Control, ControlError, commit};
+
+/// Long-context tiers of one price at most.
+pub const TIERS_MAX: usize = 8;
+/// The highest rate: a million units of the currency per million tokens.
+pub const RATE_NANOS_MAX: i64 = 1_000_000 * domain::money::NANOS_PER_UNIT;
+/// A form is filled in to the minute, so a start this long ago still means now, in minutes.
+const START_LENIENCE_MINUTES: i64 = 2;
+
+/// The form's texts of [`Rates`]: amounts of the currency per million tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct RatesText {
+    /// Fresh input.
+    pub input: String,
+    /// Input read from a cache; blank: as input.
+    pub cache_read: String,
+    /// Input written to a cache for five minutes; blank: as input.
+    pub cache_write_5m: String,
+    /// Input written to a cache for one hour; blank: as input.
+    pub cache_write_1h: String,
+    /// Output.
+    pub output: String,
+}
+
+impl RatesText {
+    /// Reads the texts; what is wrong is noted under the fields' names.
+    pub fn parse(&self, fields: &mut Fields) -> Rates {
+        let mut required = |field: &'static str, text: &str| {
+            if text.trim().is_empty() {
+                fields.refuse(field, "write the price per million tokens; 0 if it costs nothing");
+                return 0;
+            }
+            fields.amount(field, text).map_or(0, |amount| amount.0)
+        };
+        let input = required("input", &self.input);
+        let output = required("output", &self.output);
+        let mut optional =
+            |field: &'static str, text: &str| fields.amount(field, text).map_or(input, |amount| amount.0);
+        Rates {
+            input_nanos_per_mtok: input,
+            cache_read_nanos_per_mtok: optional("cache_read", &self.cache_read),
+            cache_write_5m_nanos_per_mtok: optional("cache_write_5m", &self.cache_write_5m),
+            cache_write_1h_nanos_per_mtok: optional("cache_write_1h", &self.cache_write_1h),
+            output_nanos_per_mtok: output,
+        }
+    }
+}
+
+/// A price to add.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PriceDraft {
+    /// Field `valid_from`: when it begins; now when absent. Not in the past, where requests have been charged already.
+    pub valid_from: Option<DateTime<Utc>>,
+    /// Fields `input`, `cache_read`, `cache_write_5m`, `cache_write_1h`, `output`.
+    pub rates: Rates,
+    /// Field `tiers`.
+    pub tiers: Vec<PriceTier>,
+}
+
+impl Control {
+    /// A model's prices, latest first: past, present and to come.
+    pub async fn prices(&self, actor: &Actor, model: &str) -> Result<Vec<StoredPrice>, ControlError> {
+        actor.require_everything()?;
+        Ok(self.store.prices_of(model).await?)
+    }
+
+    /// Adds a price. The one before it ends where it begins; it ends where the next begins.
+    pub async fn add_price(
+        &self,
+        actor: &Actor,
+        model: &str,
+        draft: &PriceDraft,
+        now: DateTime<Utc>,
+    ) -> Result<PriceId, ControlError> {
+        actor.require_operator()?;
+        let is_system = matches!(actor, Actor::System { .. });
+        check(draft, is_system, now)?;
+        // A start that was meant as now begins now, so that no request gets another price than it was charged.
+        let valid_from = match draft.valid_from {
+            Some(from) if from < now && !is_system => now,
+            Some(from) => from,
+            None => now,
+        };
+        let mut transaction = self.store.begin().await?;
+        models::lock(&mut transaction, model, now).await?.ok_or(NO_MODEL)?;
+        let prices = models::prices(&mut transaction, model).await?;
+        if prices.len() as i64 >= PRICES_MAX {
+            return Err(ControlError::field(
+                "valid_from",
+                format!("a model has at most {PRICES_MAX} prices; remove one that is yet to come"),
+            ));
+        }
+        if prices.iter().any(|stored| stored.price.valid_from == valid_from) {
+            return Err(ControlError::field(
+                "valid_from",
+                "another price begins at this very time",
+            ));
+        }
+        let price = Price {
+            id: self.new_id(PriceId::new, now),
+            model: model.to_owned(),
+            valid_from,
+            valid_until: prices
+                .iter()
+                .map(|stored| stored.price.valid_from)
+                .filter(|from| *from > valid_from)
+                .min(),
+            rates: draft.rates,
+            tiers: draft.tiers.clone(),
+        };
+        let previous = prices
+            .iter()
+            .map(|stored| &stored.price)
+            .find(|earlier| earlier.valid_from < valid_from);
+        if let Some(previous) = previous
+            && previous.valid_until.is_none_or(|until| until > valid_from)
+        {
+            models::end_price(&mut transaction, previous.id, Some(valid_from)).await?;
+        }
+        models::insert_price(&mut transaction, &price, now, actor.label()).await?;
+        let change = changed("price.add", &price, previous.map(shown), Some(shown(&price)));
+        self.note(&mut transaction, actor, now, change).await?;
+        commit(transaction).await?;
+        Ok(price.id)
+    }
+
+    /// Removes a price. Its time goes to the price before it; without one the model has no price then. What was charged
+    /// stays charged.
+    pub async fn remove_price(&self, actor: &Actor, id: PriceId, now: DateTime<Utc>) -> Result<(), ControlError> {
+        actor.require_operator()?;
+        let mut transaction = self.store.begin().await?;
+        let model = models::model_of_price(&mut transaction, id).await?.ok_or(NO_PRICE)?;
+        models::lock(&mut transaction, &model, now).await?.ok_or(NO_MODEL)?;
+        // Read again under the lock.
+        let prices = models::prices(&mut transaction, &model).await?;
+        let removed = prices
+            .iter()
+            .map(|stored| &stored.price)
+            .find(|price| price.id == id)
+            .ok_or(NO_PRICE)?;
+        let previous = prices
+            .iter()
+            .map(|stored| &stored.price)
+            .find(|price| price.valid_until == Some(removed.valid_from));
+        if let Some(previous) = previous {
+            models::end_price(&mut transaction, previous.id, removed.valid_until).await?;
+        }
+        models::remove_price(&mut transaction, id, now).await?;
+        self.note(
+            &mut transaction,
+            actor,
+            now,
+            changed("price.remove", removed, Some(shown(removed)), None),
+        )
+        .await?;
+        commit(transaction).await
+    }
+}
+
+const NO_MODEL: ControlError = ControlError::NotFound { what: "model" };
+const NO_PRICE: ControlError = ControlError::NotFound { what: "price" };
+
+fn check(draft: &PriceDraft, is_system: bool, now: DateTime<Utc>) -> Result<(), ControlError> {
+    let mut fields = Fields::default();
+    if let Some(from) = draft.valid_from {
+        fields.require(
+            is_system || from >= now - Duration::minutes(START_LENIENCE_MINUTES),
+            "valid_from",
+            "a price cannot begin in the past, where requests have been charged already",
+        );
+    }
+    check_rates(&mut fields, &draft.rates, None);
+    if draft.tiers.len() > TIERS_MAX {
+        fields.refuse("tiers", format!("at most {TIERS_MAX} tiers"));
+    }
+    let mut thresholds: Vec<u64> = draft.tiers.iter().map(|tier| tier.above_input_tokens).collect();
+    thresholds.sort_unstable();
+    fields.require(
+        thresholds.windows(2).all(|pair| pair[0] < pair[1]) && thresholds.first() != Some(&0),
+        "tiers",
+        "each tier begins above another number of input tokens, at least 1",
+    );
+    for tier in &draft.tiers {
+        check_rates(&mut fields, &tier.rates, Some("tiers"));
+    }
+    fields.check()
+}
+
+/// Notes which rates are out of range, under their own names or all under one.
+pub(crate) fn check_rates(fields: &mut Fields, rates: &Rates, field: Option<&'static str>) {
+    let named = [
+        ("input", rates.input_nanos_per_mtok),
+        ("cache_read", rates.cache_read_nanos_per_mtok),
+        ("cache_write_5m", rates.cache_write_5m_nanos_per_mtok),
+        ("cache_write_1h", rates.cache_write_1h_nanos_per_mtok),
+        ("output", rates.output_nanos_per_mtok),
+    ];
+    for (name, rate) in named {
+        fields.require(
+            (0..=RATE_NANOS_MAX).contains(&rate),
+            field.unwrap_or(name),
+            "between 0 and 1,000,000 per million tokens",
+        );
+    }
+}
+
+fn shown(price: &Price) -> Value {
+    json!({
+        "id": price.id,
+        "valid_from": price.valid_from,
+        "valid_until": price.valid_until,
+        "rates": price.rates,
+        "tiers": price.tiers,
+    })
+}
+
+fn changed(action: &'static str, price: &Price, before: Option<Value>, after: Option<Value>) -> Change {
+    Change {
+        action,
+        subject: format!("model:{}", price.model),
+        tenant_id: None,
+        before,
+        after,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! Overview and monthly reports.

@@ -1,0 +1,1 @@
+//! The monthly report as CSV.
