@@ -1,1 +1,237 @@
 //! The data plane: routes, pipeline, policy snapshot, budgets.
+//!
+//! Read [`pipeline`] first: a request from the door to the provider. [`relay`](crate::relay) brings the answer back,
+//! and a [`flight`](crate::flight) sees to it that every request leaves one row and every hold ends. Nothing on that way
+//! waits for Postgres: [`policy`] and [`budgets`] are kept current beside it, by the tasks of [`background`].
+
+pub mod authenticate;
+pub mod background;
+pub mod budgets;
+pub mod clock;
+mod error;
+mod estimates;
+mod flight;
+mod kept_policy;
+pub mod metrics;
+pub mod pipeline;
+pub mod policy;
+mod pricing;
+mod refusal;
+mod rejections;
+pub mod relay;
+mod routes;
+mod status;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chrono::{DateTime, Utc};
+use domain::ids::RequestId;
+use http::HeaderMap;
+use ledger::Journal;
+use limits::{Admission, Denial, Hold, Limits, Now};
+use store::Store;
+use store::random::{self, Random};
+use store::sealing::{Purpose, SecretKey};
+use tokio_util::task::TaskTracker;
+
+pub use kept_policy::KEPT_POLICY_FILE;
+pub use routes::router;
+
+use authenticate::{Caller, Unauthenticated, authenticate};
+use budgets::Budgets;
+use clock::Clock;
+use estimates::Estimates;
+use kept_policy::KeptPolicy;
+use policy::{OpenCredential, PolicyKeeper};
+use rejections::Rejections;
+
+/// Called for every request once it is admitted and before its hold is journalled. Tests fail here on purpose.
+pub type AfterAdmission = Arc<dyn Fn(RequestId) + Send + Sync>;
+
+/// What a gateway is made of.
+pub struct Parts {
+    /// Its name, unique among those on one database.
+    pub instance: String,
+    /// Where the last policy is kept.
+    pub data_dir: PathBuf,
+    /// The installation's secret key.
+    pub secret_key: Arc<SecretKey>,
+    /// Postgres.
+    pub store: Store,
+    /// The open journal.
+    pub journal: Arc<Journal>,
+    /// The counters.
+    pub limits: Limits,
+    /// The way to providers.
+    pub client: upstream::Client,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub random: Arc<dyn Random>,
+    /// The last entry that the journal held when it was opened.
+    pub recovered_seq: u64,
+    /// See [`AfterAdmission`]; none in production.
+    pub after_admission: Option<AfterAdmission>,
+}
+
+/// One gateway, shared by its requests and its background tasks.
+pub struct Gateway {
+    pub(crate) instance: String,
+    pub(crate) store: Store,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) limits: Limits,
+    pub(crate) client: upstream::Client,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) keeper: PolicyKeeper,
+    pub(crate) budgets: Budgets,
+    pub(crate) estimates: Estimates,
+    pub(crate) rejections: Rejections,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) flights: Flights,
+    started_at: DateTime<Utc>,
+    random: Arc<dyn Random>,
+    after_admission: Option<AfterAdmission>,
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway")
+            .field("instance", &self.instance)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Requests on their way.
+#[derive(Default)]
+pub(crate) struct Flights(AtomicU64);
+
+impl Flights {
+    pub(crate) fn started(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ended(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Gateway {
+    /// Puts the parts together. Nothing runs yet.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let keeper = PolicyKeeper::new(
+            parts.store.clone(),
+            Arc::clone(&parts.clock),
+            open_credentials(Arc::clone(&parts.secret_key)),
+            KeptPolicy::new(&parts.data_dir, parts.secret_key),
+        );
+        let budgets = Budgets::new(
+            parts.store.clone(),
+            parts.limits.clone(),
+            Arc::clone(&parts.journal),
+            Arc::clone(&parts.clock),
+            parts.instance.clone(),
+            parts.recovered_seq,
+        );
+        Arc::new(Self {
+            started_at: parts.clock.now().wall,
+            instance: parts.instance,
+            store: parts.store,
+            journal: parts.journal,
+            limits: parts.limits,
+            client: parts.client,
+            clock: parts.clock,
+            keeper,
+            budgets,
+            estimates: Estimates::default(),
+            rejections: Rejections::default(),
+            tasks: TaskTracker::new(),
+            flights: Flights::default(),
+            random: parts.random,
+            after_admission: parts.after_admission,
+        })
+    }
+
+    /// Waits for every answer under way, then books what was folded. New requests must have been stopped before.
+    pub async fn finish(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.rejections.flush(&self.journal, None);
+    }
+
+    /// Requests on their way.
+    pub fn in_flight(&self) -> u64 {
+        self.flights.count()
+    }
+
+    /// Holds that have not ended.
+    pub fn open_holds(&self) -> u64 {
+        self.limits.open_holds()
+    }
+
+    /// The counters, for the quota tree and for tests.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Option<Arc<policy::PolicySnapshot>> {
+        self.keeper.current()
+    }
+
+    pub(crate) fn authenticate(&self, headers: &HeaderMap, at: DateTime<Utc>) -> Result<Caller, Unauthenticated> {
+        authenticate(headers, self.keeper.current(), self.keeper.can_tell_unknown_keys(), at)
+    }
+
+    /// Admission, which also asks for the budgets it did not know.
+    pub(crate) async fn admit(&self, admission: &Admission<'_>, now: Now) -> Result<Hold, Box<Denial>> {
+        let answer = self.limits.admit(admission, now).await;
+        match &answer {
+            Ok(hold) => self.budgets.want(hold.unknown_budgets()),
+            Err(denial) => self.budgets.want(&denial.unknown_budgets),
+        }
+        answer
+    }
+
+    pub(crate) fn after_admission(&self, id: RequestId) {
+        if let Some(hook) = &self.after_admission {
+            hook(id);
+        }
+    }
+
+    pub(crate) fn random(&self) -> [u8; 10] {
+        random::bytes(&*self.random)
+    }
+
+    pub(crate) fn random_u64(&self) -> u64 {
+        u64::from_le_bytes(random::bytes(&*self.random))
+    }
+
+    /// Between 0 and 1.
+    pub(crate) fn random_unit(&self) -> f64 {
+        f64::from(u32::from_le_bytes(random::bytes(&*self.random))) / f64::from(u32::MAX)
+    }
+}
+
+fn open_credentials(secret_key: Arc<SecretKey>) -> OpenCredential {
+    Arc::new(move |upstream| {
+        let sealed = upstream.credential_sealed.as_ref()?;
+        let opened = secret_key.open(Purpose::UpstreamCredential, &upstream.id.to_string(), sealed);
+        match opened.ok().and_then(|bytes| String::from_utf8(bytes).ok()) {
+            Some(credential) => Some(credential.into()),
+            None => {
+                tracing::error!(
+                    upstream = upstream.name,
+                    "an upstream's credential cannot be opened; set it again"
+                );
+                None
+            }
+        }
+    })
+}

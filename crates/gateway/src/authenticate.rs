@@ -1,0 +1,114 @@
+//! Who is calling: the key's text against the policy snapshot, without any input or output.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use domain::key_text::{KeyText, MalformedKey};
+use domain::policy::Key;
+use domain::refusals::RefusalCode;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+use crate::policy::{PolicySnapshot, TenantPolicy};
+
+/// A caller whose key is known, with the policy it is judged by throughout the request.
+#[derive(Clone)]
+pub struct Caller {
+    /// The policy.
+    pub policy: Arc<PolicySnapshot>,
+    /// Its key.
+    pub key: Arc<Key>,
+    /// The key's tenant.
+    pub tenant: Arc<TenantPolicy>,
+}
+
+/// Why nobody can be held to account for a request. Leaves no ledger row: there is no account to put it on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unauthenticated {
+    /// No key was sent.
+    #[error("No API key was sent. Send it as `Authorization: Bearer <key>` or in `x-api-key`.")]
+    NoKey,
+    /// It cannot be a key of this gateway.
+    #[error("The API key is not valid: {0}. Check that it was copied whole.")]
+    Malformed(MalformedKey),
+    /// Well formed, but nobody issued it.
+    #[error("The API key is not known here. It may have been rotated or issued elsewhere.")]
+    Unknown,
+    /// Perhaps issued just now; the database cannot be asked.
+    #[error("The API key cannot be verified at the moment. Keep it and retry shortly.")]
+    Unverifiable,
+}
+
+impl Unauthenticated {
+    /// Its code.
+    pub fn code(self) -> RefusalCode {
+        match self {
+            Self::NoKey | Self::Malformed(_) | Self::Unknown => RefusalCode::InvalidKey,
+            Self::Unverifiable => RefusalCode::KeyUnverifiable,
+        }
+    }
+}
+
+/// Finds the caller. `can_tell_unknown_keys` says whether the snapshot is fresh enough to call a key unknown.
+pub fn authenticate(
+    headers: &HeaderMap,
+    policy: Option<Arc<PolicySnapshot>>,
+    can_tell_unknown_keys: bool,
+    at: DateTime<Utc>,
+) -> Result<Caller, Unauthenticated> {
+    let presented = presented_key(headers).ok_or(Unauthenticated::NoKey)?;
+    let text = KeyText::parse(presented).map_err(Unauthenticated::Malformed)?;
+    let not_found = if can_tell_unknown_keys {
+        Unauthenticated::Unknown
+    } else {
+        Unauthenticated::Unverifiable
+    };
+    let policy = policy.ok_or(not_found)?;
+    let key = Arc::clone(policy.find_key(&text.hash(), at).ok_or(not_found)?);
+    let tenant = Arc::clone(policy.find_tenant(key.tenant_id).ok_or(not_found)?);
+    Ok(Caller { policy, key, tenant })
+}
+
+impl Caller {
+    /// Why this known key may not be used at `at`, if it may not.
+    pub fn refusal_at(&self, at: DateTime<Utc>) -> Option<(RefusalCode, &'static str)> {
+        if self.key.revoked_at.is_some_and(|revoked| revoked <= at) {
+            return Some((RefusalCode::KeyRevoked, "This API key was revoked. Use another key."));
+        }
+        if self.key.expires_at.is_some_and(|expires| expires <= at) {
+            return Some((
+                RefusalCode::KeyExpired,
+                "This API key has expired. Issue a new one in the console.",
+            ));
+        }
+        if self.tenant.tenant.suspended_at.is_some_and(|suspended| suspended <= at) {
+            return Some((
+                RefusalCode::TenantSuspended,
+                "This tenant is suspended. Ask your platform operator.",
+            ));
+        }
+        None
+    }
+}
+
+/// `Authorization: Bearer`, or else `x-api-key`.
+fn presented_key(headers: &HeaderMap) -> Option<&str> {
+    let bearer = headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| {
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+        });
+    bearer
+        .or_else(|| {
+            headers
+                .get("x-api-key")
+                .and_then(|value| value.to_str().ok())
+                .map(str::trim)
+        })
+        .filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! What runs beside the requests: the policy, the budgets, the sweep, the status. Each task reads the state afresh, can
+//! run twice, and ends when told to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::instances::STATUS_INTERVAL_MS;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::budgets::{REREAD_INTERVAL_MS, Which};
+use crate::clock::minute_of;
+use crate::policy::{KeeperError, VERSION_INTERVAL_MS};
+use crate::{Gateway, metrics};
+
+/// How often counters are swept and folded refusals written, in milliseconds.
+const SWEEP_INTERVAL_MS: u64 = 1_000;
+/// The pause after a failed reading of budgets, in milliseconds.
+const BUDGETS_RETRY_MS: u64 = 1_000;
+/// New budgets are read again after so many milliseconds: by then the journal has shipped what came before them.
+const BEGUN_PAUSE_MS: u64 = 2_000;
+
+impl Gateway {
+    /// Reads the policy once and puts it in force with its budgets. Without Postgres, takes the kept copy.
+    pub async fn start_policy(&self) {
+        if let Err(error) = self.refresh_policy().await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the policy cannot be read; looking for the kept copy"
+            );
+            match self.keeper.read_kept().await {
+                Ok(Some(policy)) => self.keeper.publish(policy),
+                Ok(None) => {
+                    tracing::warn!("there is no kept copy of the policy; nothing is served until Postgres answers")
+                }
+                Err(error) => tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the kept copy of the policy is of no use"
+                ),
+            }
+        }
+    }
+
+    /// Starts every task on `tasks`.
+    pub fn spawn_background(self: &Arc<Self>, tasks: &TaskTracker, stop: &CancellationToken) {
+        let gateway = Arc::clone(self);
+        tasks.spawn_blocking(move || gateway.estimates.warm());
+        tasks.spawn(stop.clone().run_until_cancelled_owned(keep_policy(Arc::clone(self))));
+        tasks.spawn(stop.clone().run_until_cancelled_owned(keep_budgets(Arc::clone(self))));
+        tasks.spawn(
+            stop.clone()
+                .run_until_cancelled_owned(read_wanted_budgets(Arc::clone(self))),
+        );
+        tasks.spawn(stop.clone().run_until_cancelled_owned(sweep(Arc::clone(self))));
+        tasks.spawn(stop.clone().run_until_cancelled_owned(report(Arc::clone(self))));
+    }
+
+    /// Puts a newer policy in force, if there is one, once its budgets are known. Answers whether there was.
+    pub async fn refresh_policy(&self) -> Result<bool, KeeperError> {
+        let Some(policy) = self.keeper.fetch_newer().await? else {
+            return Ok(false);
+        };
+        // Published all the same when the budgets cannot be read: those stay closed, and everything else holds.
+        let loaded = self.budgets.load(&policy, Which::Missing).await;
+        self.keeper.publish(policy);
+        loaded?;
+        Ok(true)
+    }
+}
+
+async fn keep_policy(gateway: Arc<Gateway>) {
+    let mut failing_since: Option<Instant> = None;
+    let mut ticks = ticks(VERSION_INTERVAL_MS);
+    loop {
+        ticks.tick().await;
+        match gateway.refresh_policy().await {
+            Ok(is_new) => {
+                if let Some(since) = failing_since.take() {
+                    tracing::info!(seconds = since.elapsed().as_secs(), "the policy is read again");
+                }
+                if is_new && let Err(error) = gateway.keeper.keep().await {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the policy could not be kept on disk"
+                    );
+                }
+            }
+            Err(error) if failing_since.is_none() => {
+                failing_since = Some(Instant::now());
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the policy cannot be read; going on with what is known"
+                );
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+async fn keep_budgets(gateway: Arc<Gateway>) {
+    let mut which = Which::Missing;
+    loop {
+        let loaded = match gateway.keeper.current() {
+            Some(policy) => gateway.budgets.load(&policy, which).await,
+            None => Ok(()),
+        };
+        let pause_ms = match loaded {
+            Ok(()) => REREAD_INTERVAL_MS,
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "budgets cannot be read; going on with what is known"
+                );
+                BUDGETS_RETRY_MS
+            }
+        };
+        which = Which::All;
+        // Until everything an earlier run left in the journal is in Postgres, bases are not set: look again soon.
+        let pause_ms = if gateway.budgets.are_open() {
+            pause_ms
+        } else {
+            BUDGETS_RETRY_MS
+        };
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(pause_ms)) => {}
+            () = gateway.budgets.begun() => tokio::time::sleep(Duration::from_millis(BEGUN_PAUSE_MS)).await,
+        }
+    }
+}
+
+async fn read_wanted_budgets(gateway: Arc<Gateway>) {
+    loop {
+        let Some(policy) = gateway.keeper.current() else {
+            tokio::time::sleep(Duration::from_millis(VERSION_INTERVAL_MS)).await;
+            continue;
+        };
+        if let Err(error) = gateway.budgets.read_wanted(&policy).await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "a budget cannot be read; it stays closed"
+            );
+            tokio::time::sleep(Duration::from_millis(BUDGETS_RETRY_MS)).await;
+        }
+    }
+}
+
+async fn sweep(gateway: Arc<Gateway>) {
+    let mut ticks = ticks(SWEEP_INTERVAL_MS);
+    loop {
+        ticks.tick().await;
+        let now = gateway.clock.now();
+        gateway.limits.sweep(now);
+        gateway.rejections.flush(&gateway.journal, Some(minute_of(now.wall)));
+    }
+}
+
+async fn report(gateway: Arc<Gateway>) {
+    let mut ticks = ticks(STATUS_INTERVAL_MS);
+    loop {
+        ticks.tick().await;
+        let status = gateway.status();
+        metrics::report(&status, gateway.limits.scope_count());
+        let seen_at = gateway.clock.now().wall;
+        // Postgres away is noticed and logged by whoever reads the policy.
+        let _ = gateway.store.report_instance(&gateway.instance, seen_at, &status).await;
+    }
+}
+
+fn ticks(interval_ms: u64) -> tokio::time::Interval {
+    let mut ticks = interval(Duration::from_millis(interval_ms));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}

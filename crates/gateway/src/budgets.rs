@@ -1,0 +1,207 @@
+//! What budgets have spent: base from Postgres, since from this gateway's journal, holds in memory.
+//!
+//! A budget without a base is closed. Bases are read when a policy brings a new budget, before it comes into force; again
+//! every minute, so that any difference heals; and when a request meets a budget nobody knew of. A base says which of our
+//! journal's entries it contains, and the counters add those past it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use domain::limits::{Dimension, Limit, Scope};
+use domain::policy::Settings;
+use ledger::Journal;
+use limits::{BudgetBase, BudgetKey, Limits};
+use store::budgets::{BudgetFilter, Spent};
+use store::{Store, StoreError};
+use tokio::sync::{Mutex, Notify, mpsc};
+
+use crate::clock::Clock;
+use crate::policy::PolicySnapshot;
+
+/// How often every base is read again, in milliseconds.
+pub const REREAD_INTERVAL_MS: u64 = 60_000;
+/// Budgets nobody knew of that wait to be read. Beyond it they wait for their next request.
+pub const UNKNOWN_MAX: usize = 1_000;
+
+/// Which budgets to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Those without a base.
+    Missing,
+    /// All of them.
+    All,
+}
+
+/// Keeps the bases current.
+pub struct Budgets {
+    store: Store,
+    limits: Limits,
+    journal: Arc<Journal>,
+    clock: Arc<dyn Clock>,
+    instance: String,
+    /// Entries of an earlier run reach the counters through Postgres only: bases wait until it contains them.
+    recovered_seq: u64,
+    unknown: mpsc::Sender<BudgetKey>,
+    /// One reading at a time.
+    reading: Mutex<mpsc::Receiver<BudgetKey>>,
+    /// Raised when bases were set for budgets that nobody counted for before.
+    begun: Notify,
+}
+
+impl Budgets {
+    /// `recovered_seq` is the last entry that the journal held when it was opened.
+    pub fn new(
+        store: Store,
+        limits: Limits,
+        journal: Arc<Journal>,
+        clock: Arc<dyn Clock>,
+        instance: String,
+        recovered_seq: u64,
+    ) -> Self {
+        let (unknown, reading) = mpsc::channel(UNKNOWN_MAX);
+        Self {
+            store,
+            limits,
+            journal,
+            clock,
+            instance,
+            recovered_seq,
+            unknown,
+            reading: Mutex::new(reading),
+            begun: Notify::new(),
+        }
+    }
+
+    /// Asks for budgets that a request met and nobody knew of.
+    pub fn want(&self, keys: &[BudgetKey]) {
+        for key in keys {
+            // A full channel is no loss: the next request asks again.
+            let _ = self.unknown.try_send(key.clone());
+        }
+    }
+
+    /// Whether bases may be set: Postgres contains what an earlier run left in the journal.
+    pub fn are_open(&self) -> bool {
+        self.journal.status(self.clock.now().wall).shipped_seq >= self.recovered_seq
+    }
+
+    /// Waits until a budget is wanted, and reads it with all others that are.
+    pub async fn read_wanted(&self, policy: &PolicySnapshot) -> Result<(), StoreError> {
+        let mut reading = self.reading.lock().await;
+        let Some(first) = reading.recv().await else {
+            return Ok(());
+        };
+        let mut wanted = HashSet::from([first]);
+        while let Ok(next) = reading.try_recv() {
+            wanted.insert(next);
+        }
+        self.read(policy, wanted).await
+    }
+
+    /// Reads the bases of the policy's budgets, and of those already known, for the periods of now.
+    pub async fn load(&self, policy: &PolicySnapshot, which: Which) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let mut wanted: HashSet<BudgetKey> = HashSet::new();
+        for node in policy.known_scopes() {
+            for limit in node.limits.iter().filter(|limit| limit.dimension.is_budget()) {
+                wanted.insert(key(&node.scope, limit, &policy.settings, now.wall));
+            }
+        }
+        if which == Which::All {
+            wanted.extend(self.limits.budgets(now).await.into_iter().map(|state| state.key));
+        } else {
+            let mut missing = HashSet::new();
+            for key in wanted {
+                if !self.limits.has_budget(&key).await {
+                    missing.insert(key);
+                }
+            }
+            wanted = missing;
+        }
+        let are_new = which == Which::Missing && !wanted.is_empty();
+        self.read(policy, wanted).await?;
+        if are_new {
+            self.begun.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Waits until new budgets have begun. What was settled just before is perhaps not in Postgres yet and was not counted
+    /// here either: their bases want to be read again soon.
+    pub async fn begun(&self) {
+        self.begun.notified().await;
+    }
+
+    async fn read(&self, policy: &PolicySnapshot, wanted: HashSet<BudgetKey>) -> Result<(), StoreError> {
+        if wanted.is_empty() || !self.are_open() {
+            return Ok(());
+        }
+        let wanted: Vec<BudgetKey> = wanted.into_iter().collect();
+        let filters: Vec<BudgetFilter> = wanted.iter().map(|key| filter(key, policy)).collect();
+        let sums = self.store.budgets_spent(&filters).await?;
+        let mark = sums.marks.get(&self.instance).copied().unwrap_or(0);
+        let now = self.clock.now();
+        for (key, spent) in wanted.iter().zip(&sums.spent) {
+            self.limits
+                .set_budget(
+                    key,
+                    BudgetBase {
+                        spent: spent_in(key.dimension, spent),
+                        mark,
+                    },
+                    now,
+                )
+                .await;
+        }
+        Ok(())
+    }
+}
+
+fn key(scope: &Scope, limit: &Limit, settings: &Settings, at: DateTime<Utc>) -> BudgetKey {
+    BudgetKey {
+        scope: scope.clone(),
+        dimension: limit.dimension,
+        period: limit.period,
+        model: limit.model.clone(),
+        priority: limit.priority,
+        span: limit.period.span(at, settings.time_zone),
+    }
+}
+
+fn spent_in(dimension: Dimension, spent: &Spent) -> i64 {
+    if dimension == Dimension::BudgetCost {
+        spent.cost.0
+    } else {
+        spent.tokens
+    }
+}
+
+/// Which rows of the ledger count in a budget.
+fn filter(key: &BudgetKey, policy: &PolicySnapshot) -> BudgetFilter {
+    let mut filter = BudgetFilter {
+        models: key.model.as_deref().map(|model| vec![model.to_owned()]),
+        priority: key.priority,
+        ..BudgetFilter::everything(key.span)
+    };
+    match &key.scope {
+        Scope::Global => {}
+        Scope::ModelGroup(group) => {
+            // A limit on a group that names a model counts that model if it is of the group, and else nothing.
+            let group = policy.models_in_group(group);
+            filter.models = Some(match filter.models {
+                None => group,
+                Some(only) => only.into_iter().filter(|model| group.contains(model)).collect(),
+            });
+        }
+        Scope::Model(model) => filter.models = Some(vec![model.to_string()]),
+        Scope::Tenant(tenant) => filter.tenant = Some(*tenant),
+        Scope::User(tenant, user) => {
+            filter.tenant = Some(*tenant);
+            filter.user = Some(user.to_string());
+        }
+        Scope::Key(key) => filter.key = Some(*key),
+        Scope::Upstream(upstream) => filter.upstream = Some(*upstream),
+    }
+    filter
+}

@@ -1,0 +1,146 @@
+//! Every answer of the data plane that is not a provider's: refusals and failures in the caller's dialect.
+
+use axum::body::Body;
+use axum::response::Response;
+use domain::ids::RequestId;
+use domain::limits::Scope;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
+use limits::{Reading, Tightest};
+use protocol::errors::ErrorBody;
+
+use crate::authenticate::Unauthenticated;
+use crate::refusal::Refusal;
+
+/// The gateway's id of a request: what to search the ledger for.
+pub(crate) const X_TOLLGATE_REQUEST_ID: HeaderName = HeaderName::from_static("x-tollgate-request-id");
+const X_RATELIMIT_REASON: HeaderName = HeaderName::from_static("x-ratelimit-reason");
+
+/// A refusal.
+pub(crate) fn refused(id: RequestId, refusal: &Refusal) -> Response {
+    let denial = refusal.denial.as_deref();
+    let body = ErrorBody::refusal(refusal.code, refusal.message.clone())
+        .with_param(refusal.param)
+        .with_retry_after(refusal.retry_after_seconds)
+        .with_scope(denial.map(|denial| shown_scope(&denial.scope)));
+    let mut response = json(refusal.code.status(), &body);
+    let headers = response.headers_mut();
+    set_id(headers, id);
+    set_number(headers, RETRY_AFTER, refusal.retry_after_seconds);
+    if let Some(denial) = denial {
+        let reason = format!("{} {}", shown_scope(&denial.scope), denial.dimension);
+        if let Ok(reason) = HeaderValue::from_str(&reason) {
+            headers.insert(X_RATELIMIT_REASON, reason);
+        }
+        set_tightest(headers, &denial.tightest);
+    }
+    response
+}
+
+/// No key, or none that can be used.
+pub(crate) fn unauthenticated(reason: Unauthenticated) -> Response {
+    let refusal = Refusal::plain(reason.code(), reason.to_string());
+    let body = ErrorBody::refusal(refusal.code, refusal.message.clone()).with_retry_after(refusal.retry_after_seconds);
+    let mut response = json(refusal.code.status(), &body);
+    set_number(response.headers_mut(), RETRY_AFTER, refusal.retry_after_seconds);
+    response
+}
+
+/// A failure of the provider, or of the way to it.
+pub(crate) fn upstream(id: RequestId, status: u16, body: &ErrorBody, retry_after_seconds: Option<u64>) -> Response {
+    let mut response = json(status, body);
+    set_id(response.headers_mut(), id);
+    set_number(response.headers_mut(), RETRY_AFTER, retry_after_seconds);
+    response
+}
+
+/// A failure of the gateway. What lies beneath is in the log, under the same id.
+pub(crate) fn gateway(id: RequestId) -> Response {
+    let mut response = json(500, &gateway_body(id));
+    set_id(response.headers_mut(), id);
+    response
+}
+
+fn gateway_body(id: RequestId) -> ErrorBody {
+    ErrorBody {
+        message: format!("The gateway failed. Retry, and quote request {id} if it fails again."),
+        kind: "api_error".into(),
+        param: None,
+        code: Some("gateway_error".into()),
+        retry_after: None,
+        scope: None,
+    }
+}
+
+/// Headers that say how much is left of the tightest limits.
+pub(crate) fn set_tightest(headers: &mut HeaderMap, tightest: &Tightest) {
+    const REQUESTS: [HeaderName; 3] = [
+        HeaderName::from_static("x-ratelimit-limit-requests"),
+        HeaderName::from_static("x-ratelimit-remaining-requests"),
+        HeaderName::from_static("x-ratelimit-reset-requests"),
+    ];
+    const TOKENS: [HeaderName; 3] = [
+        HeaderName::from_static("x-ratelimit-limit-tokens"),
+        HeaderName::from_static("x-ratelimit-remaining-tokens"),
+        HeaderName::from_static("x-ratelimit-reset-tokens"),
+    ];
+    let mut set = |[limit, remaining, reset]: [HeaderName; 3], reading: &Option<Reading>| {
+        if let Some(reading) = reading {
+            headers.insert(limit, HeaderValue::from(reading.limit_value));
+            headers.insert(remaining, HeaderValue::from(reading.remaining));
+            if let Some(value) = reading
+                .reset_ms
+                .and_then(|ms| HeaderValue::from_str(&duration(ms)).ok())
+            {
+                headers.insert(reset, value);
+            }
+        }
+    };
+    set(REQUESTS, &tightest.requests);
+    set(TOKENS, &tightest.tokens);
+}
+
+/// Sets the gateway's id of the request.
+pub(crate) fn set_id(headers: &mut HeaderMap, id: RequestId) {
+    if let Ok(value) = HeaderValue::from_str(&id.to_string()) {
+        headers.insert(X_TOLLGATE_REQUEST_ID, value);
+    }
+}
+
+/// Scopes of others are named by kind only.
+fn shown_scope(scope: &Scope) -> String {
+    match scope {
+        Scope::Upstream(_) => "upstream".to_owned(),
+        _ => scope.to_string(),
+    }
+}
+
+/// As OpenAI writes it: `120ms`, `7s`, `6m0s`.
+fn duration(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms}ms"),
+        1_000..60_000 => format!("{}s", ms.div_ceil(1_000)),
+        _ => {
+            let seconds = ms.div_ceil(1_000);
+            format!("{}m{}s", seconds / 60, seconds % 60)
+        }
+    }
+}
+
+fn set_number(headers: &mut HeaderMap, name: HeaderName, value: Option<u64>) {
+    if let Some(value) = value {
+        headers.insert(name, HeaderValue::from(value));
+    }
+}
+
+fn json(status: u16, body: &ErrorBody) -> Response {
+    let mut response = Response::new(Body::from(body.to_json()));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! What requests are thought to use, learned from what they used.
+
+use std::sync::Arc;
+
+use domain::ledger::{Outcome, Settlement};
+use domain::policy::{Key, Model};
+use domain::usage::UsageSource;
+use protocol::openai_chat::{ChatRequest, OutputSizes};
+use tokens::{Counter, OFFLOAD_BYTES_MIN, OutputBook, RatioBook, guess_output};
+
+/// What one request is thought to use, in tokens: (input, output).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestEstimate {
+    /// What rates hold.
+    pub(crate) expected: (u64, u64),
+    /// What budgets hold.
+    pub(crate) ceiling: (u64, u64),
+    /// The output cap per choice: the caller's, clamped to the model's, or the model's default.
+    pub(crate) output_cap_tokens: u64,
+    /// The input before anything was learned, to learn from.
+    pub(crate) guess_tokens: u64,
+}
+
+/// The books estimates are made from.
+#[derive(Debug, Default)]
+pub(crate) struct Estimates {
+    counter: Arc<Counter>,
+    ratios: RatioBook,
+    outputs: OutputBook,
+}
+
+impl Estimates {
+    /// Loads the exact encodings, so that no request waits for it.
+    pub(crate) fn warm(&self) {
+        self.counter.warm();
+    }
+
+    /// The estimate of `request`. Large bodies are counted off the async threads.
+    pub(crate) async fn estimate(&self, request: &Arc<ChatRequest>, model: &Model, key: &Key) -> RequestEstimate {
+        let count = {
+            let (counter, request, encoding) = (Arc::clone(&self.counter), Arc::clone(request), model.encoding);
+            let ratio = self.ratios.ratio(&model.name);
+            move || counter.estimate_input(encoding, ratio, request.messages(), request.parts())
+        };
+        let input = if request.part_bytes() >= OFFLOAD_BYTES_MIN {
+            match tokio::task::spawn_blocking(count).await {
+                Ok(input) => input,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            }
+        } else {
+            count()
+        };
+        let cap = request.output_cap_tokens();
+        let output_cap_tokens = cap.unwrap_or(model.output_default_tokens).min(model.output_cap_tokens);
+        let choices = u64::from(request.choices());
+        let expected_output = self
+            .outputs
+            .expected(key.id, &model.name, output_cap_tokens, output_cap_tokens);
+        RequestEstimate {
+            expected: (input.expected_tokens, expected_output.saturating_mul(choices)),
+            ceiling: (input.ceiling_tokens, output_cap_tokens.saturating_mul(choices)),
+            output_cap_tokens,
+            guess_tokens: input.guess_tokens,
+        }
+    }
+
+    /// The output of an answer by its size, for want of a report.
+    pub(crate) fn count_output(&self, output: &OutputSizes) -> u64 {
+        guess_output(output.text(), output.pieces)
+    }
+
+    /// Learns from an ending with reported usage. `guess_tokens` and `choices` are those of its estimate.
+    pub(crate) fn learn(&self, settlement: &Settlement, guess_tokens: u64, choices: u32) {
+        let Some(model) = settlement.identity.model.as_deref() else {
+            return;
+        };
+        if settlement.usage_source != UsageSource::Reported || settlement.outcome != Outcome::Completed {
+            return;
+        }
+        self.ratios
+            .observe(model, guess_tokens, settlement.usage.input_tokens());
+        let per_choice = settlement.usage.output_tokens / u64::from(choices.max(1));
+        self.outputs.observe(settlement.identity.key_id, model, per_choice);
+    }
+}

@@ -1,0 +1,379 @@
+//! One authenticated request, from its arrival to its one ledger row.
+//!
+//! A flight ends exactly once: refused, settled, or by being dropped, which is how a caller that leaves early and a
+//! panic end it. Whatever happens, one row is journalled and the hold is given back or settled.
+
+use std::sync::Arc;
+
+use domain::estimate::{Amounts, Estimate};
+use domain::ids::{RequestId, UpstreamId};
+use domain::ledger::{
+    Attempt, HoldRecord, Identity, JournalRecord, Outcome, Rejection, Settlement, USER_AGENT_CHARS_MAX,
+};
+use domain::money::Nanos;
+use domain::usage::{TokenUsage, UsageSource};
+use futures_util::FutureExt as _;
+use http::HeaderMap;
+use limits::{Hold, Now, Tightest};
+use protocol::headers;
+
+use crate::Gateway;
+use crate::authenticate::Caller;
+use crate::clock::between_ms;
+use crate::metrics;
+use crate::pricing::Pricing;
+use crate::refusal::Refusal;
+
+/// The receipt of one request. Not ending it is a bug that its drop makes good.
+#[must_use = "a flight must be refused or settled"]
+pub(crate) struct Flight {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) caller: Caller,
+    pub(crate) identity: Identity,
+    pub(crate) arrived: Now,
+    pub(crate) estimate: Estimate,
+    /// What the estimate can be learned from later: the unlearned guess of the input, and the choices asked for.
+    pub(crate) learning: (u64, u32),
+    caller_retries: Option<i32>,
+    admitted: Option<Admitted>,
+    has_ended: bool,
+}
+
+/// What a flight carries once it is admitted.
+struct Admitted {
+    hold: Hold,
+    at: Now,
+    pricing: Pricing,
+    queue_ms: i64,
+    upstream_id: Option<UpstreamId>,
+    upstream_model: Option<String>,
+    upstream_request_id: Option<String>,
+    attempts: Vec<Attempt>,
+    first_byte_ms: Option<i64>,
+    status: Option<u16>,
+    /// What is known of the usage so far, for an ending nobody planned.
+    usage_so_far: Option<TokenUsage>,
+    is_sent: bool,
+}
+
+/// How a request that ran has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    pub(crate) outcome: Outcome,
+    pub(crate) usage: TokenUsage,
+    pub(crate) usage_source: UsageSource,
+}
+
+impl Ending {
+    /// Nothing was used.
+    pub(crate) fn unused(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            usage: TokenUsage::default(),
+            usage_source: UsageSource::None,
+        }
+    }
+}
+
+impl Flight {
+    /// Takes off: from here on, one row will be written.
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        caller: Caller,
+        endpoint: &str,
+        headers: &HeaderMap,
+        arrived: Now,
+    ) -> Self {
+        let id = RequestId::new(arrived.wall, gateway.random());
+        let user_agent = headers
+            .get(http::header::USER_AGENT)
+            .and_then(|value| value.to_str().ok());
+        let identity = Identity {
+            id,
+            tenant_id: caller.key.tenant_id,
+            user_id: caller.key.owner_id.map(|owner| owner.to_string()),
+            key_id: caller.key.id,
+            model: None,
+            dialect: domain::policy::Dialect::Openai,
+            endpoint: endpoint.to_owned(),
+            priority: caller.key.priority.min(caller.tenant.priority_ceiling),
+            is_streamed: false,
+            tags: std::collections::BTreeMap::new(),
+            instance: gateway.instance.clone(),
+            user_agent: user_agent.map(|text| text.chars().take(USER_AGENT_CHARS_MAX).collect()),
+        };
+        let caller_retries = headers::caller_retries(headers);
+        gateway.flights.started();
+        Self {
+            gateway,
+            caller,
+            identity,
+            arrived,
+            estimate: Estimate::default(),
+            learning: (0, 1),
+            caller_retries,
+            admitted: None,
+            has_ended: false,
+        }
+    }
+
+    /// The request.
+    pub(crate) fn id(&self) -> RequestId {
+        self.identity.id
+    }
+
+    /// The tightest limits, for response headers; empty before admission.
+    pub(crate) fn tightest(&self) -> Tightest {
+        self.admitted
+            .as_ref()
+            .map(|admitted| admitted.hold.tightest().clone())
+            .unwrap_or_default()
+    }
+
+    /// Journals the hold, and boards the request with it. From here on it is settled, not refused.
+    ///
+    /// # Errors
+    /// When the journal does not take the hold; then everything is given back.
+    pub(crate) fn board(
+        &mut self,
+        hold: Hold,
+        pricing: Pricing,
+        upstream: (UpstreamId, String),
+        at: Now,
+    ) -> Result<(), ledger::AppendError> {
+        let queue_ms = between_ms(self.arrived, at);
+        let record = HoldRecord {
+            identity: self.identity.clone(),
+            admitted_at: at.wall,
+            upstream_id: Some(upstream.0),
+            estimate: self.estimate,
+            price_id: pricing.price_id(),
+            is_unpriced: pricing.is_unpriced,
+            queue_ms,
+        };
+        self.gateway.journal.append(&JournalRecord::Hold(Box::new(record)))?;
+        self.admitted = Some(Admitted {
+            hold,
+            at,
+            pricing,
+            queue_ms,
+            upstream_id: Some(upstream.0),
+            upstream_model: Some(upstream.1),
+            upstream_request_id: None,
+            attempts: Vec::new(),
+            first_byte_ms: None,
+            status: None,
+            usage_so_far: None,
+            is_sent: false,
+        });
+        Ok(())
+    }
+
+    /// Bytes are about to go upstream.
+    pub(crate) fn mark_sent(&mut self) {
+        if let Some(admitted) = &mut self.admitted {
+            admitted.hold.mark_sent();
+            admitted.is_sent = true;
+        }
+    }
+
+    /// Notes one try.
+    pub(crate) fn note_attempt(&mut self, attempt: Attempt) {
+        if let Some(admitted) = &mut self.admitted {
+            admitted.attempts.push(attempt);
+        }
+    }
+
+    /// Notes the head of the answer: the provider's id of the request and the status the caller is given.
+    pub(crate) fn note_head(&mut self, upstream_request_id: Option<String>, status: u16, now: Now) {
+        let first_byte_ms = between_ms(self.arrived, now);
+        if let Some(admitted) = &mut self.admitted {
+            admitted.upstream_request_id = upstream_request_id;
+            admitted.status = Some(status);
+            admitted.first_byte_ms = Some(first_byte_ms);
+        }
+    }
+
+    /// The caller was not there any more to be told.
+    pub(crate) fn note_caller_gone_before_answer(&mut self) {
+        if let Some(admitted) = &mut self.admitted {
+            admitted.status = None;
+            admitted.first_byte_ms = None;
+        }
+    }
+
+    /// Notes what is known of the usage, should the ending come unplanned.
+    pub(crate) fn note_usage(&mut self, usage: TokenUsage) {
+        if let Some(admitted) = &mut self.admitted {
+            admitted.usage_so_far = Some(usage);
+        }
+    }
+
+    /// Extends the leases of the hold.
+    pub(crate) async fn renew(&self) {
+        if let Some(admitted) = &self.admitted {
+            admitted.hold.renew(self.gateway.clock.now()).await;
+        }
+    }
+
+    /// Ends it without having run; the row says why.
+    pub(crate) fn refuse(mut self, refusal: &Refusal) {
+        self.has_ended = true;
+        let now = self.gateway.clock.now();
+        let denial = refusal.denial.as_deref();
+        let rejection = Rejection {
+            identity: self.identity.clone(),
+            refused_at: now.wall,
+            code: refusal.code,
+            status: refusal.code.status(),
+            scope: denial.map(|denial| denial.scope.clone()),
+            dimension: denial.map(|denial| denial.dimension),
+            limit_id: denial.map(|denial| denial.limit_id),
+            limit_key: denial.map(|denial| denial.limit_key.clone()),
+            chain: denial.map(|denial| denial.chain.clone()).unwrap_or_default(),
+            message: refusal.message.clone(),
+            retry_after_seconds: refusal
+                .retry_after_seconds
+                .and_then(|seconds| i64::try_from(seconds).ok()),
+            caller_retries: self.caller_retries,
+            refusal_count: 1,
+            expected_input_tokens: self.estimate.expected.input_tokens,
+            expected_output_tokens: self.estimate.expected.output_tokens,
+            expected_cost_nanos: self.estimate.expected.cost,
+            queue_ms: between_ms(self.arrived, now),
+        };
+        metrics::refused(&rejection);
+        self.gateway.rejections.book(&self.gateway.journal, rejection);
+    }
+
+    /// Ends it with what it used: counters, budgets and journal. Done before the caller sees the end of the answer, so
+    /// that its next request finds the room.
+    pub(crate) async fn settle(mut self, ending: Ending) {
+        if let Some((hold, actual, seq, now)) = self.book(ending) {
+            hold.settle(actual, seq, now).await;
+        }
+    }
+
+    /// Writes the row; hands out the hold that is to be settled.
+    fn book(&mut self, ending: Ending) -> Option<(Hold, Amounts, Option<u64>, Now)> {
+        self.has_ended = true;
+        let now = self.gateway.clock.now();
+        let admitted = self.admitted.take();
+        let cost = admitted
+            .as_ref()
+            .map_or(Nanos::ZERO, |admitted| admitted.pricing.cost(&ending.usage));
+        let Estimate { expected, ceiling } = self.estimate;
+        let settlement = Settlement {
+            identity: self.identity.clone(),
+            admitted_at: admitted.as_ref().map_or(self.arrived.wall, |admitted| admitted.at.wall),
+            settled_at: now.wall,
+            upstream_id: admitted.as_ref().and_then(|admitted| admitted.upstream_id),
+            upstream_model: admitted.as_ref().and_then(|admitted| admitted.upstream_model.clone()),
+            upstream_request_id: admitted
+                .as_ref()
+                .and_then(|admitted| admitted.upstream_request_id.clone()),
+            outcome: ending.outcome,
+            status: admitted.as_ref().and_then(|admitted| admitted.status),
+            attempts: admitted
+                .as_ref()
+                .map(|admitted| admitted.attempts.clone())
+                .unwrap_or_default(),
+            usage: ending.usage,
+            usage_source: ending.usage_source,
+            expected_input_tokens: expected.input_tokens,
+            expected_output_tokens: expected.output_tokens,
+            expected_cost_nanos: expected.cost,
+            ceiling_input_tokens: ceiling.input_tokens,
+            ceiling_output_tokens: ceiling.output_tokens,
+            ceiling_cost_nanos: ceiling.cost,
+            cost_nanos: cost,
+            overrun_nanos: if admitted.is_some() {
+                (cost - ceiling.cost).max(Nanos::ZERO)
+            } else {
+                Nanos::ZERO
+            },
+            price_id: admitted.as_ref().and_then(|admitted| admitted.pricing.price_id()),
+            is_unpriced: admitted.as_ref().is_some_and(|admitted| admitted.pricing.is_unpriced),
+            queue_ms: admitted.as_ref().map_or(0, |admitted| admitted.queue_ms),
+            first_byte_ms: admitted.as_ref().and_then(|admitted| admitted.first_byte_ms),
+            total_ms: between_ms(self.arrived, now),
+            rehearsed: admitted
+                .as_ref()
+                .map(|admitted| admitted.hold.rehearsed().to_vec())
+                .unwrap_or_default(),
+        };
+        metrics::settled(&settlement);
+        self.gateway
+            .estimates
+            .learn(&settlement, self.learning.0, self.learning.1);
+        log_settlement(&settlement, &self.caller.key.public_id);
+        let record = JournalRecord::Settlement(Box::new(settlement));
+        let seq = crate::rejections::append_or_log(&self.gateway.journal, &record);
+        let actual = Amounts {
+            input_tokens: ending.usage.input_tokens(),
+            output_tokens: ending.usage.output_tokens,
+            cost,
+        };
+        admitted.map(|admitted| (admitted.hold, actual, seq, now))
+    }
+}
+
+impl Drop for Flight {
+    /// The unplanned endings: a panic, or a handler dropped because its caller left.
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let outcome = if std::thread::panicking() {
+                Outcome::GatewayError
+            } else {
+                Outcome::ClientClosed
+            };
+            let (is_sent, so_far) = self
+                .admitted
+                .as_ref()
+                .map_or((false, None), |admitted| (admitted.is_sent, admitted.usage_so_far));
+            let expected = self.estimate.expected;
+            let ending = if is_sent {
+                // The provider may have worked: what was seen of it, or else what was expected.
+                let usage = so_far.unwrap_or(TokenUsage {
+                    input_fresh_tokens: expected.input_tokens,
+                    output_tokens: expected.output_tokens,
+                    ..TokenUsage::default()
+                });
+                Ending {
+                    outcome,
+                    usage,
+                    usage_source: UsageSource::Estimated,
+                }
+            } else {
+                Ending::unused(outcome)
+            };
+            if let Some((hold, actual, seq, now)) = self.book(ending) {
+                // In memory settling never waits. A store that does is finished by the hold's own drop.
+                let _ = hold.settle(actual, seq, now).now_or_never();
+            }
+        }
+        self.gateway.flights.ended();
+    }
+}
+
+fn log_settlement(settlement: &Settlement, key: &str) {
+    tracing::info!(
+        target: "tollgate::ledger",
+        request_id = %settlement.identity.id,
+        tenant_id = %settlement.identity.tenant_id,
+        key,
+        user_id = settlement.identity.user_id.as_deref(),
+        model = settlement.identity.model.as_deref(),
+        priority = settlement.identity.priority.as_str(),
+        outcome = settlement.outcome.as_str(),
+        status = settlement.status,
+        input_tokens = settlement.usage.input_tokens(),
+        output_tokens = settlement.usage.output_tokens,
+        usage_source = settlement.usage_source.as_str(),
+        cost_nanos = settlement.cost_nanos.0,
+        queue_ms = settlement.queue_ms,
+        first_byte_ms = settlement.first_byte_ms,
+        total_ms = settlement.total_ms,
+        "settled"
+    );
+}

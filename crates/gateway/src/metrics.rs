@@ -1,0 +1,156 @@
+//! What Prometheus is told. Every label has few values: codes, kinds, and the names of configured models.
+
+use std::time::Duration;
+
+use domain::ledger::{Rejection, Settlement};
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+use crate::authenticate::Unauthenticated;
+
+/// Upper bounds in seconds of the latency that the gateway adds.
+pub const ADDED_SECONDS_BOUNDS: [f64; 10] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0];
+/// Upper bounds in seconds of whole requests and first bytes.
+pub const REQUEST_SECONDS_BOUNDS: [f64; 12] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 300.0];
+
+/// Histogram of the latency that the gateway adds before a request goes out.
+pub const ADDED_SECONDS: &str = "tollgate_added_latency_seconds";
+/// Histogram of requests from arrival to end.
+pub const REQUEST_SECONDS: &str = "tollgate_request_duration_seconds";
+/// Histogram of requests from arrival to the first byte of the answer.
+pub const FIRST_BYTE_SECONDS: &str = "tollgate_first_byte_seconds";
+
+/// Gives every metric its help text.
+pub fn describe() {
+    describe_counter!(
+        "tollgate_requests_total",
+        "Requests that ran, by outcome, model and priority."
+    );
+    describe_counter!(
+        "tollgate_refusals_total",
+        "Requests refused, by code, kind of scope and dimension."
+    );
+    describe_counter!(
+        "tollgate_unauthenticated_total",
+        "Requests without a usable key, by code."
+    );
+    describe_counter!("tollgate_tokens_total", "Tokens used, by class and model.");
+    describe_counter!(
+        "tollgate_cost_nanos_total",
+        "Cost in nano-units of the billing currency, by model."
+    );
+    describe_counter!(
+        "tollgate_unpriced_requests_total",
+        "Requests charged by the fallback price for want of one."
+    );
+    describe_counter!(
+        "tollgate_estimated_requests_total",
+        "Requests whose usage the provider did not report."
+    );
+    describe_counter!(
+        "tollgate_overrun_nanos_total",
+        "Cost above the ceiling that was held, in nano-units."
+    );
+    describe_counter!(
+        "tollgate_ledger_lost_total",
+        "Entries the journal did not take. Must stay zero."
+    );
+    describe_gauge!("tollgate_holds", "Requests admitted and not ended.");
+    describe_gauge!("tollgate_scopes", "Scopes that have counters in memory.");
+    describe_gauge!("tollgate_policy_version", "Version of the policy in force.");
+    describe_gauge!(
+        "tollgate_policy_age_seconds",
+        "Time since the policy was last known to be current."
+    );
+    describe_gauge!(
+        "tollgate_journal_depth",
+        "Journal records that are not in Postgres yet."
+    );
+    describe_gauge!("tollgate_journal_lag_seconds", "Age of the oldest of them.");
+    describe_gauge!("tollgate_journal_bytes", "Size of the journal on disk.");
+    describe_histogram!(
+        ADDED_SECONDS,
+        "Time from arrival until the request goes out to the provider."
+    );
+    describe_histogram!(REQUEST_SECONDS, "Time from arrival to the end.");
+    describe_histogram!(FIRST_BYTE_SECONDS, "Time from arrival to the first byte of the answer.");
+}
+
+/// A request without a usable key.
+pub(crate) fn unauthenticated(reason: Unauthenticated) {
+    counter!("tollgate_unauthenticated_total", "code" => reason.code().as_str()).increment(1);
+}
+
+/// Time from arrival until a request goes out.
+pub(crate) fn added(latency: Duration) {
+    histogram!(ADDED_SECONDS).record(latency.as_secs_f64());
+}
+
+/// A request that was refused. Folded ones count each.
+pub(crate) fn refused(rejection: &Rejection) {
+    counter!(
+        "tollgate_refusals_total",
+        "code" => rejection.code.as_str(),
+        "scope" => rejection.scope.as_ref().map_or("", |scope| scope.kind()),
+        "dimension" => rejection.dimension.map_or("", |dimension| dimension.as_str()),
+    )
+    .increment(1);
+}
+
+/// An entry that the journal did not take.
+pub(crate) fn ledger_lost() {
+    counter!("tollgate_ledger_lost_total").increment(1);
+}
+
+/// A request that ran. `model` is a configured one.
+pub(crate) fn settled(settlement: &Settlement) {
+    let model = settlement.identity.model.as_deref().unwrap_or_default().to_owned();
+    counter!(
+        "tollgate_requests_total",
+        "outcome" => settlement.outcome.as_str(),
+        "model" => model.clone(),
+        "priority" => settlement.identity.priority.as_str(),
+    )
+    .increment(1);
+    let usage = &settlement.usage;
+    for (class, tokens) in [
+        ("input_fresh", usage.input_fresh_tokens),
+        ("cache_read", usage.cache_read_tokens),
+        ("cache_write_5m", usage.cache_write_5m_tokens),
+        ("cache_write_1h", usage.cache_write_1h_tokens),
+        ("output", usage.output_tokens),
+    ] {
+        if tokens > 0 {
+            counter!("tollgate_tokens_total", "class" => class, "model" => model.clone()).increment(tokens);
+        }
+    }
+    counter!("tollgate_cost_nanos_total", "model" => model)
+        .increment(u64::try_from(settlement.cost_nanos.0).unwrap_or(0));
+    if settlement.is_unpriced {
+        counter!("tollgate_unpriced_requests_total").increment(1);
+    }
+    if settlement.usage_source == domain::usage::UsageSource::Estimated {
+        counter!("tollgate_estimated_requests_total").increment(1);
+    }
+    if settlement.overrun_nanos.0 > 0 {
+        counter!("tollgate_overrun_nanos_total").increment(settlement.overrun_nanos.0.unsigned_abs());
+    }
+    histogram!(REQUEST_SECONDS).record(seconds(settlement.total_ms));
+    if let Some(first_byte_ms) = settlement.first_byte_ms {
+        histogram!(FIRST_BYTE_SECONDS).record(seconds(first_byte_ms));
+    }
+}
+
+/// Sets the gauges from a status.
+pub fn report(status: &domain::instances::InstanceStatus, scope_count: usize) {
+    gauge!("tollgate_holds").set(status.open_holds as f64);
+    gauge!("tollgate_scopes").set(scope_count as f64);
+    gauge!("tollgate_policy_version").set(status.policy_version as f64);
+    gauge!("tollgate_policy_age_seconds").set(status.policy_age_ms as f64 / 1_000.0);
+    gauge!("tollgate_journal_depth").set(status.journal_depth as f64);
+    gauge!("tollgate_journal_lag_seconds").set(status.journal_lag_ms as f64 / 1_000.0);
+    gauge!("tollgate_journal_bytes").set(status.journal_bytes as f64);
+}
+
+fn seconds(ms: i64) -> f64 {
+    ms as f64 / 1_000.0
+}

@@ -1,0 +1,315 @@
+//! A request, from the door to the provider: authenticate, inspect, estimate, admit, journal, relay. Read this first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+use domain::ledger::USER_ID_CHARS_MAX;
+use domain::limits::Dimension;
+use domain::policy::Route;
+use domain::priority::Priority;
+use domain::refusals::RefusalCode;
+use http::HeaderMap;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use limits::{Admission, ScopeLimits, UpstreamCandidate};
+use protocol::headers;
+use protocol::openai_chat::{ChatRequest, Rewrite};
+use sha2::{Digest as _, Sha256};
+
+use crate::authenticate::Caller;
+use crate::flight::Flight;
+use crate::policy::{ModelPolicy, RequestUser, UpstreamPolicy};
+use crate::pricing::Pricing;
+use crate::refusal::Refusal;
+use crate::{Gateway, error, metrics, relay};
+
+/// The longest body that is read, in bytes. Images travel inside it.
+pub const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// How long a caller may take to send its body, in milliseconds.
+pub const BODY_READ_MS: u64 = 60_000;
+
+/// What goes to the provider.
+pub(crate) struct Outgoing {
+    pub(crate) upstream: Arc<UpstreamPolicy>,
+    pub(crate) upstream_model: String,
+    pub(crate) endpoint: &'static str,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// Whether the caller wants to see the usage at the end of a stream.
+    pub(crate) shows_usage: bool,
+    /// The caller's limit on how long a request may take, in milliseconds.
+    pub(crate) total_ms: Option<u64>,
+}
+
+/// `POST /v1/chat/completions`.
+pub(crate) async fn chat_completions(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let mut flight = match take_off(&gateway, &parts.headers, "chat/completions") {
+        Ok(flight) => flight,
+        Err(response) => return *response,
+    };
+    match prepare(&mut flight, &parts.headers, body).await {
+        Ok(outgoing) => relay::answer(flight, outgoing).await,
+        Err(refusal) => refuse(flight, &refusal),
+    }
+}
+
+/// Any path that is not served: closed, so that nothing goes to a provider unmetered.
+pub(crate) async fn unknown_route(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let path = request
+        .uri()
+        .path()
+        .trim_start_matches("/v1/")
+        .chars()
+        .take(100)
+        .collect::<String>();
+    let flight = match take_off(&gateway, request.headers(), &path) {
+        Ok(flight) => flight,
+        Err(response) => return *response,
+    };
+    let served = "POST /v1/chat/completions, GET /v1/models";
+    let message = format!(
+        "{} {} is not served here. Served are: {served}.",
+        request.method(),
+        request.uri().path()
+    );
+    refuse(flight, &Refusal::plain(RefusalCode::RouteNotFound, message))
+}
+
+/// Finds out who is calling. From here on the request will leave a row.
+fn take_off(gateway: &Arc<Gateway>, headers: &HeaderMap, endpoint: &str) -> Result<Flight, Box<Response>> {
+    let arrived = gateway.clock.now();
+    match gateway.authenticate(headers, arrived.wall) {
+        Ok(caller) => Ok(Flight::new(Arc::clone(gateway), caller, endpoint, headers, arrived)),
+        Err(reason) => {
+            metrics::unauthenticated(reason);
+            Err(Box::new(error::unauthenticated(reason)))
+        }
+    }
+}
+
+fn refuse(flight: Flight, refusal: &Refusal) -> Response {
+    let response = error::refused(flight.id(), refusal);
+    flight.refuse(refusal);
+    response
+}
+
+/// Everything before the first byte goes upstream.
+async fn prepare(flight: &mut Flight, headers: &HeaderMap, body: Body) -> Result<Outgoing, Refusal> {
+    let gateway = Arc::clone(&flight.gateway);
+    if let Some((code, message)) = flight.caller.refusal_at(flight.arrived.wall) {
+        return Err(Refusal::plain(code, message));
+    }
+
+    // Inspect.
+    flight.identity.tags = headers::tags(headers).map_err(invalid)?;
+    flight.identity.priority = priority(&flight.caller, headers)?;
+    let request = ChatRequest::inspect(&read_body(body).await?).map_err(|error| Refusal {
+        param: error.param(),
+        ..invalid(error)
+    })?;
+    flight.identity.is_streamed = request.is_streamed();
+    let user = user(&flight.caller, headers, &request)?;
+    flight.identity.user_id = user.id().map(ToString::to_string);
+    let model = model(&flight.caller, request.model())?;
+    flight.identity.model = Some(model.model.name.as_str().into());
+
+    // Estimate.
+    let pricing = Pricing::choose(&model, &flight.caller.policy.settings, flight.arrived.wall)?;
+    let request = Arc::new(request);
+    let estimate = gateway
+        .estimates
+        .estimate(&request, &model.model, &flight.caller.key)
+        .await;
+    flight.learning = (estimate.guess_tokens, request.choices());
+    flight.estimate = pricing.estimate(estimate.expected, estimate.ceiling);
+
+    // Admit.
+    let policy = Arc::clone(&flight.caller.policy);
+    let scopes = policy.scopes(&flight.caller.key, &flight.caller.tenant, &user, &model);
+    let routes = usable_routes(&flight.caller, &model, gateway.random_u64());
+    if routes.is_empty() {
+        return Err(Refusal::plain(
+            RefusalCode::UpstreamUnavailable,
+            "No provider is configured for this model at the moment. Retry later or choose another model.",
+        ));
+    }
+    let candidates: Vec<UpstreamCandidate> = routes
+        .iter()
+        .enumerate()
+        .map(|(index, (_, upstream))| UpstreamCandidate {
+            scope: upstream.scope.clone(),
+            index,
+        })
+        .collect();
+    let admission = Admission {
+        id: flight.id(),
+        model: &model.model.name,
+        priority: flight.identity.priority,
+        estimate: flight.estimate,
+        scopes: &scopes,
+        upstreams: &candidates,
+        time_zone: policy.settings.time_zone,
+        rehearsal_percent: policy.settings.rehearsal_percent,
+    };
+    let admitted_at = gateway.clock.now();
+    let hold = gateway
+        .admit(&admission, admitted_at)
+        .await
+        .map_err(|denial| Refusal::from_denial(denial, gateway.random_unit()))?;
+    gateway.after_admission(flight.id());
+
+    // Journal.
+    let (route, upstream) = &routes[hold.upstream().unwrap_or(0).min(routes.len() - 1)];
+    let taken = (upstream.upstream.id, route.upstream_model.clone());
+    flight.board(hold, pricing, taken, admitted_at).map_err(|error| {
+        tracing::error!(%error, "the journal takes no more entries; requests are refused");
+        Refusal::plain(
+            RefusalCode::LedgerFull,
+            "The gateway cannot book requests at the moment. Retry shortly.",
+        )
+    })?;
+
+    let has_strict_budgets = flight.caller.tenant.tenant.has_strict_budgets;
+    Ok(Outgoing {
+        upstream: Arc::clone(upstream),
+        upstream_model: route.upstream_model.clone(),
+        endpoint: "chat/completions",
+        headers: headers::upstream_request_headers(headers),
+        body: request.rewrite(&Rewrite {
+            model: &route.upstream_model,
+            asks_for_usage: true,
+            output_cap_tokens: has_strict_budgets.then_some(estimate.output_cap_tokens),
+        }),
+        shows_usage: request.includes_usage(),
+        total_ms: seconds_cap(&scopes, &model.model.name, flight.identity.priority).map(|seconds| seconds * 1_000),
+    })
+}
+
+fn invalid(error: impl std::fmt::Display) -> Refusal {
+    Refusal::plain(RefusalCode::InvalidRequest, error.to_string())
+}
+
+/// What it runs at: the key's priority under the tenant's ceiling, lower if the caller says so.
+fn priority(caller: &Caller, headers: &HeaderMap) -> Result<Priority, Refusal> {
+    let asked = headers::priority(headers).map_err(invalid)?;
+    Ok(Priority::effective(
+        caller.key.priority,
+        caller.tenant.priority_ceiling,
+        asked,
+    ))
+}
+
+async fn read_body(body: Body) -> Result<Bytes, Refusal> {
+    let collected = Limited::new(body, BODY_BYTES_MAX).collect();
+    match tokio::time::timeout(Duration::from_millis(BODY_READ_MS), collected).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::plain(
+            RefusalCode::BodyTooLarge,
+            format!(
+                "The body is larger than {} MiB. Make the prompt or its images smaller.",
+                BODY_BYTES_MAX >> 20
+            ),
+        )),
+        Ok(Err(_)) => Err(Refusal::plain(
+            RefusalCode::InvalidRequest,
+            "The body ended before its announced length.",
+        )),
+        Err(_) => Err(Refusal::plain(
+            RefusalCode::InvalidRequest,
+            format!("The body did not arrive within {} s.", BODY_READ_MS / 1_000),
+        )),
+    }
+}
+
+/// Whom the request is for. Only an application's key may say so; from others the field is what it is to the provider.
+fn user(caller: &Caller, headers: &HeaderMap, request: &ChatRequest) -> Result<RequestUser, Refusal> {
+    let in_header = headers::user(headers).map_err(invalid)?;
+    if in_header.is_some() && !caller.key.may_name_users {
+        return Err(invalid(
+            "This key may not name users: leave out X-Tollgate-User, or use an application's key.",
+        ));
+    }
+    let named = in_header
+        .or_else(|| request.user())
+        .filter(|name| caller.key.may_name_users && !name.is_empty());
+    Ok(match (named, caller.key.owner_id) {
+        (Some(name), _) if name.chars().count() > USER_ID_CHARS_MAX => {
+            RequestUser::EndUser(format!("sha256:{}", hex::encode(Sha256::digest(name.as_bytes()))).into())
+        }
+        (Some(name), _) => RequestUser::EndUser(name.into()),
+        (None, Some(owner)) => RequestUser::Owner(owner.to_string().into()),
+        (None, None) => RequestUser::Nobody,
+    })
+}
+
+fn model(caller: &Caller, name: &str) -> Result<Arc<ModelPolicy>, Refusal> {
+    let Some(model) = caller.policy.find_model(name) else {
+        return Err(Refusal {
+            param: Some("model"),
+            ..Refusal::plain(
+                RefusalCode::ModelNotFound,
+                "There is no model of this name here. `GET /v1/models` lists those your key may use.",
+            )
+        });
+    };
+    if !caller.key.allows_model(name) {
+        return Err(Refusal {
+            param: Some("model"),
+            ..Refusal::plain(
+                RefusalCode::ModelNotAllowed,
+                "This key may not use this model. `GET /v1/models` lists those it may use.",
+            )
+        });
+    }
+    Ok(Arc::clone(model))
+}
+
+/// Routes whose upstream is there and enabled: by position, and within one position by a draw weighted by share.
+fn usable_routes(caller: &Caller, model: &ModelPolicy, random: u64) -> Vec<(Route, Arc<UpstreamPolicy>)> {
+    let mut routes: Vec<(Route, Arc<UpstreamPolicy>)> = model
+        .model
+        .routes
+        .iter()
+        .filter_map(|route| {
+            Some((
+                route.clone(),
+                Arc::clone(caller.policy.find_upstream(route.upstream_id)?),
+            ))
+        })
+        .collect();
+    routes.sort_by_key(|(route, _)| route.position);
+    let first =
+        routes.partition_point(|(route, _)| Some(route.position) == routes.first().map(|(route, _)| route.position));
+    let total: u64 = routes[..first]
+        .iter()
+        .map(|(route, _)| u64::from(route.weight.unsigned_abs()))
+        .sum();
+    if first > 1 && total > 0 {
+        let mut drawn = random % total;
+        let chosen = routes[..first].iter().position(|(route, _)| {
+            let weight = u64::from(route.weight.unsigned_abs());
+            let is_here = drawn < weight;
+            drawn = drawn.saturating_sub(weight);
+            is_here
+        });
+        routes[..first].rotate_left(chosen.unwrap_or(0));
+    }
+    routes
+}
+
+/// The shortest limit on a request's duration, in seconds.
+fn seconds_cap(scopes: &[ScopeLimits], model: &str, priority: Priority) -> Option<u64> {
+    scopes
+        .iter()
+        .flat_map(|scope| scope.limits.iter())
+        .filter(|limit| limit.dimension == Dimension::RequestSeconds && limit.applies_to(model, priority))
+        .map(|limit| limit.value)
+        .min()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! What a refused caller is told: the wording of every refusal, decided without input or output.
+
+use domain::limits::{Dimension, Scope};
+use domain::refusals::{RefusalCode, retry_after_seconds};
+use limits::Denial;
+
+/// A refusal ready to be answered and booked.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    /// Why.
+    pub code: RefusalCode,
+    /// For the caller.
+    pub message: String,
+    /// The field of the body at fault, where one is.
+    pub param: Option<&'static str>,
+    /// Whole seconds until a retry makes sense.
+    pub retry_after_seconds: Option<u64>,
+    /// What admission found; absent where admission was not asked.
+    pub denial: Option<Box<Denial>>,
+}
+
+/// The retry hint of a refusal that heals but cannot be predicted, in milliseconds.
+const UNPREDICTED_RETRY_MS: u64 = 1_000;
+
+impl Refusal {
+    /// A refusal that no limit made.
+    pub(crate) fn plain(code: RefusalCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            param: None,
+            retry_after_seconds: code
+                .is_retryable()
+                .then(|| retry_after_seconds(UNPREDICTED_RETRY_MS, 0.0)),
+            denial: None,
+        }
+    }
+
+    /// What a denial means for the caller. `random` in 0..=1 spreads the retries of many callers.
+    pub(crate) fn from_denial(denial: Box<Denial>, random: f64) -> Self {
+        let code = denial.code;
+        let retry_after = code
+            .is_retryable()
+            .then(|| retry_after_seconds(denial.retry_after_ms.unwrap_or(UNPREDICTED_RETRY_MS), random));
+        Self {
+            message: message(&denial, retry_after),
+            code,
+            param: None,
+            retry_after_seconds: retry_after,
+            denial: Some(denial),
+        }
+    }
+}
+
+fn message(denial: &Denial, retry_after: Option<u64>) -> String {
+    let retry = retry_after
+        .map(|seconds| format!(" Retry in {seconds} s."))
+        .unwrap_or_default();
+    let whose = whose(&denial.scope);
+    let what = what(denial.dimension);
+    match denial.code {
+        RefusalCode::RequestTooLarge => format!(
+            "This request is too large: {whose} allows {} {what}. Make the prompt shorter or ask for less output.",
+            denial.limit_value
+        ),
+        RefusalCode::BudgetExhausted => {
+            format!(
+                "The budget of {whose} is spent for this period.{retry} Ask whoever manages it for a higher budget."
+            )
+        }
+        RefusalCode::BudgetHeld => {
+            format!("The rest of the budget of {whose} is held by requests that are still running.{retry}")
+        }
+        RefusalCode::BudgetUnknown => {
+            format!("What {whose} has spent is not known yet, so nothing is admitted on its budget.{retry}")
+        }
+        RefusalCode::ConcurrencyLimitExceeded if denial.is_own_limit => {
+            format!(
+                "Too many requests at once: {whose} allows {} in flight.{retry}",
+                denial.limit_value
+            )
+        }
+        RefusalCode::RateLimitExceeded if denial.is_own_limit => {
+            format!(
+                "Too many requests: {whose} allows {} {what}.{retry}",
+                denial.limit_value
+            )
+        }
+        _ => format!("The service is busy.{retry}"),
+    }
+}
+
+/// Ids are left out: the caller knows its own, and those of others are none of its business.
+fn whose(scope: &Scope) -> &'static str {
+    match scope {
+        Scope::Global => "this service",
+        Scope::ModelGroup(_) => "this group of models",
+        Scope::Model(_) => "this model",
+        Scope::Tenant(_) => "your tenant",
+        Scope::User(..) => "your user",
+        Scope::Key(_) => "your API key",
+        Scope::Upstream(_) => "the provider",
+    }
+}
+
+fn what(dimension: Dimension) -> &'static str {
+    match dimension {
+        Dimension::Requests => "requests per window",
+        Dimension::InputTokens => "input tokens per window",
+        Dimension::OutputTokens => "output tokens per window",
+        Dimension::TotalTokens => "tokens per window",
+        Dimension::Concurrency => "requests in flight",
+        Dimension::BudgetTokens => "tokens per period",
+        Dimension::BudgetCost => "of cost per period",
+        Dimension::RequestInputTokens => "input tokens per request",
+        Dimension::RequestOutputTokens => "output tokens per request",
+        Dimension::RequestSeconds => "seconds per request",
+    }
+}

@@ -1,0 +1,56 @@
+//! What a gateway says about itself: for the instances table, readiness and metrics.
+
+use domain::instances::InstanceStatus;
+
+use crate::Gateway;
+
+/// A policy older than this is called stale, in milliseconds.
+const POLICY_STALE_MS: u64 = 5_000;
+/// A journal whose oldest record waits longer is called lagging, in milliseconds.
+const JOURNAL_LAGGING_MS: u64 = 30_000;
+
+impl Gateway {
+    /// The live status.
+    pub fn status(&self) -> InstanceStatus {
+        let journal = self.journal.status(self.clock.now().wall);
+        let policy_age_ms = self.keeper.age_ms();
+        let journal_lag_ms = journal
+            .oldest_unshipped_age
+            .map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        let mut degraded = Vec::new();
+        match policy_age_ms {
+            None => degraded
+                .push("policy: never read from Postgres; serving from the kept copy, if there is one".to_owned()),
+            Some(age_ms) if age_ms > POLICY_STALE_MS => degraded.push(format!(
+                "policy: Postgres has not answered for {} s; keys issued since then are not known",
+                age_ms / 1_000
+            )),
+            Some(_) => {}
+        }
+        if journal_lag_ms > JOURNAL_LAGGING_MS {
+            degraded.push(format!("journal: {} records wait for Postgres", journal.depth));
+        }
+        if let Some(error) = &journal.last_error {
+            degraded.push(format!("journal: {error}"));
+        }
+        InstanceStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: Some(self.started_at),
+            counters: "memory".to_owned(),
+            degraded,
+            policy_version: self.keeper.current().map_or(0, |policy| policy.version),
+            policy_age_ms: policy_age_ms.unwrap_or(u64::MAX >> 1),
+            in_flight: self.in_flight(),
+            journal_depth: journal.depth,
+            journal_lag_ms,
+            journal_bytes: journal.bytes,
+            open_holds: self.open_holds(),
+            complete_until: Some(journal.complete_until),
+        }
+    }
+
+    /// Whether requests can be served: a policy is in force.
+    pub fn is_ready(&self) -> bool {
+        self.keeper.current().is_some()
+    }
+}
