@@ -13,6 +13,7 @@
 //! | period, bucket | [`periods`] |
 //! | role (operator, auditor, manager, member) | [`people`] |
 //! | settlement, rejection, adjustment, hold record | [`ledger`] |
+//! | totals, completeness of a month | [`reports`] |
 //! | refusal, its code and what follows from it | [`refusals`] |
 //! | priority | [`priority`] |
 //! | key text, public id, secret hash | [`key_text`] |
@@ -33,4 +34,5 @@ pub mod policy;
 pub mod prices;
 pub mod priority;
 pub mod refusals;
+pub mod reports;
 pub mod usage;

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use domain::instances::InstanceStatus;
+use sqlx::PgConnection;
 
 use crate::{Store, StoreError};
 
@@ -52,20 +53,26 @@ impl Store {
 
     /// Gateways, the most recently seen first; at most [`INSTANCES_MAX`].
     pub async fn instances(&self) -> Result<Vec<Instance>, StoreError> {
-        let rows = sqlx::query!(
-            "select instance, seen_at, status from instances order by seen_at desc limit $1",
-            INSTANCES_MAX,
-        )
-        .fetch_all(self.pool())
-        .await?;
-        Ok(rows
-            .into_iter()
-            .map(|row| Instance {
-                instance: row.instance,
-                seen_at: row.seen_at,
-                // An older or newer gateway may say something else; its presence still counts.
-                status: serde_json::from_value(row.status).unwrap_or_default(),
-            })
-            .collect())
+        let mut connection = self.pool().acquire().await?;
+        list(&mut connection).await
     }
+}
+
+/// The same inside the caller's snapshot.
+pub(crate) async fn list(connection: &mut PgConnection) -> Result<Vec<Instance>, StoreError> {
+    let rows = sqlx::query!(
+        "select instance, seen_at, status from instances order by seen_at desc limit $1",
+        INSTANCES_MAX,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Instance {
+            instance: row.instance,
+            seen_at: row.seen_at,
+            // An older or newer gateway may say something else; its presence still counts.
+            status: serde_json::from_value(row.status).unwrap_or_default(),
+        })
+        .collect())
 }
