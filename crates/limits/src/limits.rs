@@ -11,7 +11,7 @@ use crate::{Admission, BudgetBase, BudgetKey, BudgetState, Denial, Hold, Now, Re
 /// The counters of all scopes. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    memory: Arc<Memory>,
+    pub(crate) memory: Arc<Memory>,
 }
 
 impl Limits {

@@ -226,6 +226,42 @@ fn a_rate_opens_when_it_said() {
 }
 
 #[test]
+fn tokens_that_slow_requests_give_back_late_do_not_add_up_to_a_second_minute() {
+    let tokens = Limit {
+        burst: Some(50),
+        ..limit(Dimension::InputTokens, 600)
+    };
+    let mut world = World::new(vec![]);
+    world.upstreams = vec![candidate(1, vec![tokens])];
+    // Twelve requests hold 500 tokens each, one every 50 s, while the bucket refills behind them.
+    world.estimate.expected.input_tokens = 500;
+    let slow: Vec<Hold> = (0..12)
+        .map(|_| {
+            let hold = world.admit().expect("one window's worth");
+            world.pass(51_000);
+            hold
+        })
+        .collect();
+    // In the next minute they all turn out to have used nothing.
+    world.pass(30_000);
+    world.estimate.expected.input_tokens = 10;
+    let mut admitted = Vec::new();
+    for hold in slow {
+        world.settle(hold, amounts(0, 0, 0), 1);
+        admitted.extend(std::iter::from_fn(|| world.admit().ok()));
+    }
+    for _ in 0..59 {
+        world.pass(1_000);
+        admitted.extend(std::iter::from_fn(|| world.admit().ok()));
+    }
+    assert!(
+        admitted.len() * 10 <= 600 + 50 + 10,
+        "{} tokens in a minute",
+        admitted.len() * 10
+    );
+}
+
+#[test]
 fn an_upstream_with_room_is_taken_in_the_order_given() {
     let mut world = World::new(vec![]);
     world.upstreams = vec![
@@ -559,6 +595,25 @@ fn the_tightest_limits_are_told_on_success_and_refusal() {
     assert_eq!((tokens.limit_value, tokens.remaining), (100_000, 99_900));
     let _second = world.admit().expect("room");
     assert_eq!(world.refused().tightest.requests.expect("told").remaining, 0);
+}
+
+#[test]
+fn a_scope_that_is_being_looked_at_is_not_dropped() {
+    let world = World::new(vec![]);
+    let memory = &world.limits.memory;
+    let looked_at = memory.node(&key(1));
+    for _ in 0..Limits::SWEEPS_PER_ROUND {
+        world.limits.sweep(world.now);
+    }
+    assert!(
+        Arc::ptr_eq(&looked_at, &memory.node(&key(1))),
+        "what it takes must be seen by others"
+    );
+    drop(looked_at);
+    for _ in 0..Limits::SWEEPS_PER_ROUND {
+        world.limits.sweep(world.now);
+    }
+    assert_eq!(world.limits.scope_count(), 0);
 }
 
 #[test]
