@@ -2,7 +2,7 @@
 
 use domain::ids::RequestId;
 use domain::ledger::{Rejection, Settlement};
-use store::entries::{EntryCursor, EntryFilter, EntryPage, LedgerEntry, Named};
+pub use store::entries::{EntryCursor, EntryFilter, EntryPage, LedgerEntry, Named, PAGE_ENTRIES_MAX};
 
 use crate::actor::Reach;
 use crate::{Actor, Control, ControlError};

@@ -2,7 +2,8 @@
 //!
 //! An operation takes who acts ([`Actor`]), what for, and the time. A write is one transaction: allowed? valid? still
 //! the version that was read? Then it is written together with its entry in the audit log. Nothing outside this crate
-//! writes what operators configure.
+//! writes what operators configure. What an operation answers with is re-exported beside it: the console does not know
+//! the store.
 
 pub mod actor;
 pub mod audit;
@@ -17,6 +18,7 @@ pub mod people;
 pub mod prices;
 pub mod reports;
 pub mod rows;
+pub mod sessions;
 pub mod settings;
 pub mod sign_in;
 pub mod tenants;
@@ -33,6 +35,7 @@ use store::{Store, StoreError, Transaction};
 
 pub use actor::Actor;
 pub use error::{ControlError, FieldError};
+pub use store::random::SystemRandom;
 
 use passwords::Passwords;
 

@@ -4,8 +4,10 @@ use chrono::{DateTime, Duration, Utc};
 use domain::ids::{PersonId, TenantId};
 use domain::people::Role;
 use serde_json::json;
-use store::one_time_links::{LinkPurpose, OneTimeLink};
-use store::people::{NewPerson, Person};
+pub use store::one_time_links::LinkPurpose;
+use store::one_time_links::OneTimeLink;
+use store::people::NewPerson;
+pub use store::people::Person;
 use store::{Transaction, keys, one_time_links, people, sessions, tenants};
 
 use crate::actor::Reach;

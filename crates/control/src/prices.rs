@@ -5,7 +5,8 @@ use domain::ids::PriceId;
 use domain::prices::{Price, PriceTier, Rates};
 use serde_json::{Value, json};
 use store::models;
-use store::models::{PRICES_MAX, StoredPrice};
+use store::models::PRICES_MAX;
+pub use store::models::StoredPrice;
 
 use crate::audit::Change;
 use crate::fields::Fields;

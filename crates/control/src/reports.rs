@@ -1,1 +1,160 @@
-//! Overview and monthly reports.
+//! Overview and monthly reports: everything for those who see everything, a manager's own tenant, a member's own use.
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use domain::limits::{Scope, Target};
+use domain::periods::Month;
+use domain::reports::Grouping;
+use store::reports::ReportQuery;
+pub use store::reports::{Overview, Report, ReportFilter, ReportRow};
+
+use crate::actor::Reach;
+use crate::limits::NodeLimits;
+use crate::usage_csv::UsageCsv;
+use crate::{Actor, Control, ControlError};
+
+/// One calendar month's report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MonthlyQuery {
+    /// In the billing time zone.
+    pub month: Month,
+    /// What it counts.
+    pub filter: ReportFilter,
+    /// By what it is divided.
+    pub grouping: Grouping,
+}
+
+/// The first page: this month so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OverviewView {
+    /// The month.
+    pub month: Month,
+    /// The billing time zone.
+    pub zone: Tz,
+    /// The billing currency.
+    pub currency: String,
+    /// Limits of what it is about (the installation, the tenant or the person), its monthly budgets among them.
+    pub limits: NodeLimits,
+    /// The sums.
+    pub overview: Overview,
+}
+
+/// A month's report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MonthlyReport {
+    /// What was asked for, cut down to what the actor may see.
+    pub query: MonthlyQuery,
+    /// The billing time zone.
+    pub zone: Tz,
+    /// The billing currency.
+    pub currency: String,
+    /// Rows and sums.
+    pub report: Report,
+}
+
+impl Control {
+    /// This month so far, cut down to what the actor may see.
+    pub async fn overview(
+        &self,
+        actor: &Actor,
+        filter: &ReportFilter,
+        now: DateTime<Utc>,
+    ) -> Result<OverviewView, ControlError> {
+        let filter = within_reach(actor, filter)?;
+        let settings = self.settings().await?.settings;
+        let zone = settings.time_zone;
+        let month = Month::containing(now, zone);
+        let limits = self.store.limits_of(&subject_of(&filter)).await?;
+        let overview = self.store.overview(month.span(zone), &filter, zone, now).await?;
+        Ok(OverviewView {
+            month,
+            zone,
+            currency: settings.currency,
+            limits: NodeLimits::of(&limits.limits),
+            overview,
+        })
+    }
+
+    /// A month's report, cut down to what the actor may see.
+    pub async fn monthly_report(
+        &self,
+        actor: &Actor,
+        query: &MonthlyQuery,
+        now: DateTime<Utc>,
+    ) -> Result<MonthlyReport, ControlError> {
+        let query = MonthlyQuery {
+            filter: within_reach(actor, &query.filter)?,
+            ..query.clone()
+        };
+        let settings = self.settings().await?.settings;
+        let report = self.store.report(&stored(&query, settings.time_zone), now).await?;
+        Ok(MonthlyReport {
+            query,
+            zone: settings.time_zone,
+            currency: settings.currency,
+            report,
+        })
+    }
+
+    /// The same report as CSV, row by row in constant memory.
+    pub async fn monthly_csv(
+        &self,
+        actor: &Actor,
+        query: &MonthlyQuery,
+        now: DateTime<Utc>,
+    ) -> Result<UsageCsv, ControlError> {
+        let query = MonthlyQuery {
+            filter: within_reach(actor, &query.filter)?,
+            ..query.clone()
+        };
+        let settings = self.settings().await?.settings;
+        let report = self
+            .store
+            .stream_report(stored(&query, settings.time_zone), now)
+            .await?;
+        Ok(UsageCsv::new(query.month, query.grouping, &settings.currency, report))
+    }
+}
+
+fn stored(query: &MonthlyQuery, zone: Tz) -> ReportQuery {
+    ReportQuery {
+        span: query.month.span(zone),
+        filter: query.filter.clone(),
+        grouping: query.grouping,
+    }
+}
+
+/// Whose budgets an overview is measured against.
+fn subject_of(filter: &ReportFilter) -> Target {
+    Target::Node(match (filter.tenant, filter.owner, filter.key) {
+        (_, _, Some(key)) => Scope::Key(key),
+        (Some(tenant), Some(person), None) => Scope::User(tenant, person.to_string().into()),
+        (Some(tenant), None, None) => Scope::Tenant(tenant),
+        (None, _, None) => Scope::Global,
+    })
+}
+
+/// What was asked for, cut down to what the actor may see. Asking for somebody else's is refused, not emptied: zeros
+/// would look like an answer.
+fn within_reach(actor: &Actor, filter: &ReportFilter) -> Result<ReportFilter, ControlError> {
+    let mut filter = filter.clone();
+    match actor.reach()? {
+        Reach::Everything => {}
+        Reach::Tenant(own) => {
+            if filter.tenant.is_some_and(|asked| asked != own) {
+                return Err(ControlError::Forbidden);
+            }
+            filter.tenant = Some(own);
+        }
+        Reach::Own(own, person) => {
+            let is_other =
+                filter.tenant.is_some_and(|asked| asked != own) || filter.owner.is_some_and(|asked| asked != person);
+            if is_other {
+                return Err(ControlError::Forbidden);
+            }
+            filter.tenant = Some(own);
+            filter.owner = Some(person);
+        }
+    }
+    Ok(filter)
+}

@@ -8,7 +8,8 @@ use domain::policy::Dialect;
 use serde_json::{Value, json};
 use store::sealing::Purpose;
 use store::upstreams;
-use store::upstreams::{UPSTREAMS_MAX, UpstreamRow, UpstreamValues};
+pub use store::upstreams::UpstreamRow;
+use store::upstreams::{UPSTREAMS_MAX, UpstreamValues};
 use url::Url;
 
 use crate::audit::Change;

@@ -139,7 +139,7 @@ impl Store {
 
 /// One key, kept from other writers until the transaction ends.
 pub async fn lock(transaction: &mut Transaction, id: KeyId) -> Result<Option<KeyRow>, StoreError> {
-    sqlx::query!("select 1 as one from keys where id = $1 for update", id.0)
+    sqlx::query!("select 1 as one from keys where id = $1 for no key update", id.0)
         .fetch_optional(&mut **transaction)
         .await?;
     find(&mut **transaction, id).await
@@ -234,6 +234,13 @@ pub async fn revoke_of(
     owner_id: PersonId,
     revoked_at: DateTime<Utc>,
 ) -> Result<Vec<KeyId>, StoreError> {
+    // All rows first: the first change also takes the policy's version, for which holders of the other rows may wait.
+    sqlx::query!(
+        "select id from keys where owner_id = $1 and revoked_at is null order by id for no key update",
+        owner_id.0
+    )
+    .fetch_all(&mut **transaction)
+    .await?;
     let ids = sqlx::query_scalar!(
         "update keys set revoked_at = $2, version = version + 1
          where owner_id = $1 and revoked_at is null

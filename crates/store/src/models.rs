@@ -115,7 +115,7 @@ pub async fn lock(
     name: &str,
     now: DateTime<Utc>,
 ) -> Result<Option<ModelRow>, StoreError> {
-    sqlx::query!("select 1 as one from models where name = $1 for update", name)
+    sqlx::query!("select 1 as one from models where name = $1 for no key update", name)
         .fetch_optional(&mut **transaction)
         .await?;
     find(transaction, name, now).await

@@ -114,7 +114,7 @@ pub async fn lock_all(transaction: &mut Transaction) -> Result<(), StoreError> {
 
 /// One person, kept from other writers until the transaction ends.
 pub async fn lock(transaction: &mut Transaction, id: PersonId) -> Result<Option<Person>, StoreError> {
-    sqlx::query!("select 1 as one from people where id = $1 for update", id.0)
+    sqlx::query!("select 1 as one from people where id = $1 for no key update", id.0)
         .fetch_optional(&mut **transaction)
         .await?;
     find(&mut **transaction, id).await
@@ -126,7 +126,7 @@ pub async fn lock_operators(transaction: &mut Transaction) -> Result<Vec<PersonI
         "select id from people
          where role = 'operator' and disabled_at is null and password_hash is not null
          order by id
-         for update"
+         for no key update"
     )
     .fetch_all(&mut **transaction)
     .await?;

@@ -58,7 +58,7 @@ impl Store {
 /// One tenant, kept from other writers until the transaction ends.
 pub async fn lock(transaction: &mut Transaction, id: TenantId) -> Result<Option<TenantRow>, StoreError> {
     // First the lock, then the reading: a reading that waited for the lock would show what was there before.
-    sqlx::query!("select 1 as one from tenants where id = $1 for update", id.0)
+    sqlx::query!("select 1 as one from tenants where id = $1 for no key update", id.0)
         .fetch_optional(&mut **transaction)
         .await?;
     find(&mut **transaction, id).await

@@ -71,7 +71,7 @@ impl Store {
 
 /// One upstream, kept from other writers until the transaction ends.
 pub async fn lock(transaction: &mut Transaction, id: UpstreamId) -> Result<Option<UpstreamRow>, StoreError> {
-    sqlx::query!("select 1 as one from upstreams where id = $1 for update", id.0)
+    sqlx::query!("select 1 as one from upstreams where id = $1 for no key update", id.0)
         .fetch_optional(&mut **transaction)
         .await?;
     find(&mut **transaction, id).await

@@ -1,1 +1,110 @@
+use domain::ids::TenantId;
+use uuid::Uuid;
 
+use super::*;
+
+fn draft(dimension: Dimension, value: u64) -> LimitDraft {
+    plain(dimension, value)
+}
+
+fn limit(draft: &LimitDraft) -> Limit {
+    Limit {
+        id: LimitId(Uuid::nil()),
+        target: Target::Node(Scope::Tenant(TenantId(Uuid::nil()))),
+        dimension: draft.dimension,
+        value: draft.value,
+        window_seconds: draft.window_seconds,
+        burst: draft.burst,
+        period: draft.period,
+        model: draft.model.clone(),
+        priority: draft.priority,
+        mode: draft.mode,
+        gates: draft.gates,
+    }
+}
+
+fn refused_fields(draft: &LimitDraft) -> Vec<String> {
+    match check_draft(draft) {
+        Ok(()) => Vec::new(),
+        Err(error) => error.fields().iter().map(|error| error.field.to_string()).collect(),
+    }
+}
+
+#[test]
+fn a_blank_is_no_limit_and_zero_is_one() {
+    let mut fields = Fields::default();
+    let text = NodeLimitsText {
+        concurrency: "0".to_owned(),
+        monthly_cost: "12.5".to_owned(),
+        ..NodeLimitsText::default()
+    };
+    let limits = text.parse(&mut fields);
+    assert!(fields.check().is_ok());
+    assert_eq!(limits.concurrency, Some(0));
+    assert_eq!(limits.monthly_cost, Some(Nanos(12_500_000_000)));
+    assert_eq!(limits.requests_per_minute, None);
+    assert_eq!(NodeLimitsText::from(&limits).monthly_cost, "12.50");
+    assert_eq!(NodeLimitsText::from(&limits).parse(&mut Fields::default()), limits);
+}
+
+#[test]
+fn only_plain_slots_are_shown_in_the_form() {
+    let plain_one = limit(&draft(Dimension::Requests, 60));
+    let mut by_hour = limit(&draft(Dimension::Requests, 7));
+    by_hour.window_seconds = 3_600;
+    let mut weekly = limit(&draft(Dimension::BudgetCost, 8));
+    weekly.period = Period::Week;
+    let mut of_model = limit(&draft(Dimension::Concurrency, 9));
+    of_model.model = Some("gpt".into());
+    let shown = NodeLimits::of(&[by_hour, weekly, of_model, plain_one]);
+    assert_eq!(
+        shown,
+        NodeLimits {
+            requests_per_minute: Some(60),
+            ..NodeLimits::default()
+        }
+    );
+}
+
+#[test]
+fn values_out_of_range_are_named_by_their_field() {
+    let limits = NodeLimits {
+        request_seconds: Some(0),
+        concurrency: Some(CONCURRENCY_MAX + 1),
+        monthly_tokens: Some(COUNT_MAX + 1),
+        requests_per_minute: Some(0),
+        ..NodeLimits::default()
+    };
+    let mut fields = Fields::default();
+    limits.validate(&mut fields);
+    let error = fields.check().unwrap_err();
+    let named: Vec<_> = error.fields().iter().map(|error| error.field.as_ref()).collect();
+    assert_eq!(named, ["monthly_tokens", "concurrency", "request_seconds"]);
+}
+
+#[test]
+fn windows_bursts_and_gates_are_checked() {
+    assert!(refused_fields(&draft(Dimension::InputTokens, 1)).is_empty());
+    let window = LimitDraft {
+        window_seconds: 0,
+        ..draft(Dimension::Requests, 1)
+    };
+    assert_eq!(refused_fields(&window), ["window_seconds"]);
+    let burst = LimitDraft {
+        burst: Some(5),
+        ..draft(Dimension::Concurrency, 1)
+    };
+    assert_eq!(refused_fields(&burst), ["burst"]);
+    let gates = |lower_percent, upper_percent| LimitDraft {
+        gates: Some(Gates {
+            lower_percent,
+            upper_percent,
+            upper_waits: false,
+        }),
+        ..draft(Dimension::Requests, 1)
+    };
+    assert!(refused_fields(&gates(70, 90)).is_empty());
+    for (lower, upper) in [(0, 90), (91, 90), (70, 101)] {
+        assert_eq!(refused_fields(&gates(lower, upper)), ["gates"]);
+    }
+}

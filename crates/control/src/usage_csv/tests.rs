@@ -1,0 +1,162 @@
+use domain::ids::TenantId;
+use domain::reports::MonthState;
+use domain::usage::TokenUsage;
+use uuid::Uuid;
+
+use super::*;
+
+const BY_TENANT: Grouping = Grouping {
+    tenant: true,
+    ..Grouping::NONE
+};
+
+fn totals(requests: u64, cost: i64) -> Totals {
+    Totals {
+        requests,
+        cost: Nanos(cost),
+        usage: TokenUsage {
+            input_fresh_tokens: 10 * requests,
+            output_tokens: requests,
+            ..TokenUsage::default()
+        },
+        ..Totals::default()
+    }
+}
+
+fn row(tenant_name: &str, totals: Totals) -> ReportRow {
+    ReportRow {
+        tenant_id: Some(TenantId(Uuid::nil())),
+        tenant_name: Some(tenant_name.to_owned()),
+        user_id: None,
+        user_name: None,
+        key_id: None,
+        key_name: None,
+        key_public_id: None,
+        model: None,
+        priority: None,
+        totals,
+    }
+}
+
+async fn collected(rows: Vec<Result<ReportRow, StoreError>>, all: Totals) -> (String, bool) {
+    let report = ReportStream {
+        totals: all,
+        completeness: Completeness {
+            state: MonthState::Open,
+            complete_until: "2026-11-15T12:00:00Z".parse().unwrap(),
+            waiting_for: Vec::new(),
+        },
+        rows: stream::iter(rows).boxed(),
+    };
+    let mut csv = UsageCsv::new("2026-11".parse().unwrap(), BY_TENANT, "USD", report);
+    let mut bytes = Vec::new();
+    let mut failed = false;
+    while let Some(chunk) = csv.bytes.next().await {
+        match chunk {
+            Ok(chunk) => bytes.extend(chunk),
+            Err(_) => failed = true,
+        }
+    }
+    (String::from_utf8(bytes).unwrap(), failed)
+}
+
+#[tokio::test]
+async fn rows_are_numbered_and_the_last_line_has_totals_and_their_number() {
+    let rows = vec![
+        Ok(row("Acme", totals(2, 1_500_000_000))),
+        Ok(row("Zoë & \"Co\"", totals(1, 1))),
+    ];
+    let (text, failed) = collected(rows, totals(3, 1_500_000_001)).await;
+    assert!(!failed);
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    let at = |name: &str| header.iter().position(|column| column == name).expect(name);
+    let lines: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(&lines[0][at("row")], "1");
+    assert_eq!(&lines[0][at("tenant")], "Acme");
+    assert_eq!(&lines[0][at("cost_usd")], "1.500000000");
+    assert_eq!(&lines[1][at("tenant")], "Zoë & \"Co\"");
+    assert_eq!(&lines[1][at("charged_usd")], "0.000000001");
+    assert_eq!(&lines[2][at("row")], "total");
+    assert_eq!(&lines[2][at("rows")], "2");
+    assert_eq!(&lines[2][at("requests")], "3");
+    assert_eq!(&lines[2][at("input_fresh_tokens")], "30");
+    assert_eq!(&lines[2][at("cost_usd")], "1.500000001");
+    assert_eq!(&lines[2][at("month_state")], "open");
+    assert_eq!(&lines[2][at("complete_until")], "2026-11-15T12:00:00Z");
+    assert!(text.ends_with("\r\n"));
+}
+
+#[tokio::test]
+async fn a_report_that_breaks_off_has_no_line_of_totals() {
+    let broken = StoreError::Value { column: "any" };
+    let (text, failed) = collected(vec![Ok(row("Acme", totals(1, 1))), Err(broken)], totals(2, 2)).await;
+    assert!(failed);
+    assert!(!text.contains("total,"), "{text}");
+}
+
+#[tokio::test]
+async fn many_rows_are_all_there_in_order() {
+    let count = 3 * ROWS_PER_CHUNK + 1;
+    let rows = (0..count).map(|_| Ok(row("Acme", totals(1, 1)))).collect();
+    let (text, _) = collected(rows, totals(count as u64, count as i64)).await;
+    let numbers: Vec<String> = csv::Reader::from_reader(text.as_bytes())
+        .records()
+        .map(|record| record.unwrap()[0].to_owned())
+        .collect();
+    let mut expected: Vec<String> = (1..=count).map(|number| number.to_string()).collect();
+    expected.push("total".to_owned());
+    assert_eq!(numbers, expected);
+}
+
+#[test]
+fn names_cannot_become_formulas() {
+    for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"] {
+        assert_eq!(safe_text(text), format!("'{text}"));
+    }
+    assert_eq!(safe_text("Acme = good"), "Acme = good");
+    assert_eq!(safe_text(""), "");
+}
+
+#[test]
+fn the_file_is_named_by_month_and_division() {
+    let month = "2026-11".parse().unwrap();
+    assert_eq!(file_name(month, BY_TENANT), "tollgate-usage-2026-11-by-tenant.csv");
+    assert_eq!(file_name(month, Grouping::NONE), "tollgate-usage-2026-11.csv");
+    let both = Grouping {
+        model: true,
+        ..BY_TENANT
+    };
+    assert_eq!(file_name(month, both), "tollgate-usage-2026-11-by-tenant-model.csv");
+}
+
+#[test]
+fn every_line_has_as_many_cells_as_the_header() {
+    let lines = |grouping| Lines {
+        grouping,
+        month: "2026-11".to_owned(),
+        completeness: Completeness {
+            state: MonthState::Final,
+            complete_until: "2026-12-01T00:00:00Z".parse().unwrap(),
+            waiting_for: Vec::new(),
+        },
+        rows_written: 0,
+    };
+    for bits in 0..32_u8 {
+        let grouping = Grouping {
+            tenant: bits & 1 != 0,
+            user: bits & 2 != 0,
+            key: bits & 4 != 0,
+            model: bits & 8 != 0,
+            priority: bits & 16 != 0,
+        };
+        let columns = header(grouping, "EUR").len();
+        assert_eq!(
+            lines(grouping).row(&row("Acme", totals(1, 1))).len(),
+            columns,
+            "{grouping:?}"
+        );
+        assert_eq!(lines(grouping).total(&totals(1, 1)).len(), columns, "{grouping:?}");
+    }
+}
