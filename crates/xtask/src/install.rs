@@ -14,31 +14,21 @@ pub(crate) fn packages(names: &[&str], reason: &str) -> Result<()> {
         bail!("{reason}: this machine has no apt-get, so please install the equivalent of: {list}");
     }
     println!("Installing {list}: {reason}.");
-    let installed = try_packages(names);
-    if installed.is_err() {
-        // The lists may be missing or old; only then are they worth fetching.
-        process::run_quietly(as_root("apt-get")?.args(["update", "-qq"]))?;
-        return try_packages(names);
-    }
-    Ok(())
+    // A machine's lists may be missing, or too old to know the versions needed; without a network they may still do.
+    let updated = update_lists();
+    try_packages(names).or_else(|error| updated.and(Err(error)))
 }
 
 /// The newest of Debian's packages named `<prefix><number>`.
 pub(crate) fn newest_package(prefix: &str) -> Result<String> {
-    let find = || -> Result<Option<String>> {
-        let pattern = format!("^{prefix}[0-9]+$");
-        let found = process::read(Command::new("apt-cache").args(["search", "--names-only", &pattern]))?;
-        let numbers = found
-            .lines()
-            .filter_map(|line| line.split(' ').next()?.strip_prefix(prefix)?.parse::<u32>().ok());
-        Ok(numbers.max().map(|number| format!("{prefix}{number}")))
-    };
-    if let Some(package) = find()? {
-        return Ok(package);
-    }
-    process::run_quietly(as_root("apt-get")?.args(["update", "-qq"]))?;
-    match find()? {
-        Some(package) => Ok(package),
+    update_lists()?;
+    let pattern = format!("^{prefix}[0-9]+$");
+    let found = process::read(Command::new("apt-cache").args(["search", "--names-only", &pattern]))?;
+    let numbers = found
+        .lines()
+        .filter_map(|line| line.split(' ').next()?.strip_prefix(prefix)?.parse::<u32>().ok());
+    match numbers.max() {
+        Some(number) => Ok(format!("{prefix}{number}")),
         None => bail!("no package {prefix}<version> is known to apt-get"),
     }
 }
@@ -56,6 +46,10 @@ pub(crate) fn settings_file(path: &Path, content: &str) -> Result<()> {
 /// Whether this process is root.
 pub(crate) fn is_root() -> Result<bool> {
     Ok(process::read(Command::new("id").arg("-u"))?.trim() == "0")
+}
+
+fn update_lists() -> Result<()> {
+    process::run_quietly(as_root("apt-get")?.args(["update", "-qq"]))
 }
 
 fn try_packages(names: &[&str]) -> Result<()> {

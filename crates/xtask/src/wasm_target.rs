@@ -16,6 +16,9 @@ pub(crate) const WASM: &str = "wasm32-unknown-unknown";
 /// A download that works takes seconds; without a network rustup may try for long.
 const RUSTUP_WAIT_MAX: Duration = Duration::from_secs(120);
 
+/// The `rust-version` of this workspace.
+const NEEDED_VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
+
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 const DEBIAN_STD_SOURCES: &str = "/usr/lib/rustlib/src/rust/library";
@@ -102,7 +105,8 @@ fn debian_linker() -> Option<PathBuf> {
     let is_there = [DEBIAN_RUSTC, DEBIAN_CARGO, DEBIAN_STD_SOURCES]
         .iter()
         .all(|path| Path::new(path).exists());
-    if !is_there {
+    let version = process::read(Command::new(DEBIAN_RUSTC).arg("--version")).ok()?;
+    if !is_there || minor_version(&version)? < minor_version(NEEDED_VERSION)? {
         return None;
     }
     let names = fs::read_dir(DEBIAN_LINKERS)
@@ -122,6 +126,16 @@ fn install_debian() -> Result<WasmRust> {
         None => "lld".to_owned(),
     };
     install::packages(&["rustc-web", "cargo-web", "rust-web-src", &linker, "binaryen"], reason)?;
-    let linker = debian_linker().context("the packages were installed, but not where Debian 12 puts them")?;
+    let linker = debian_linker().with_context(|| {
+        format!(
+            "Debian's Rust is older than {NEEDED_VERSION} here: add Debian's security updates to apt's sources, or \
+             run `rustup target add {WASM}` where that can download"
+        )
+    })?;
     Ok(WasmRust::Debian { linker })
+}
+
+/// The 94 of `1.94` or `rustc 1.94.0 (…)`.
+fn minor_version(text: &str) -> Option<u32> {
+    text.split('.').nth(1)?.parse().ok()
 }
