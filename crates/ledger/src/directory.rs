@@ -127,6 +127,11 @@ impl Directory {
         self.replace("mark", &serde_json::to_vec(&mark)?)
     }
 
+    /// Asks for the disk to have the names of its files.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+
     /// Replaces a small file whole: a reader sees the old or the new content.
     fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let partial = self.path.join(format!("{name}.partial"));

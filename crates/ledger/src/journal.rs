@@ -1,30 +1,31 @@
 //! The journal: appended to before a request goes on, read by the shipper, deleted once Postgres has it.
 
-use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+mod recovery;
+mod shipping;
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use domain::ids::RequestId;
 use domain::ledger::{HoldRecord, JournalRecord, Settlement};
 use parking_lot::Mutex;
-use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use self::recovery::Found;
+use self::shipping::Cursor;
+pub(crate) use self::shipping::{Content, Entry};
 use crate::directory::{Directory, Mark, OpenError};
-use crate::frame::{self, FRAME_BYTES_MAX, Piece};
+use crate::frame;
 use crate::segment::{self, Segment};
 use crate::settings::{FsyncPolicy, JournalSettings};
-use crate::state::{Ages, Facts, Meaning, OpenHolds, State};
+use crate::state::{Facts, Meaning, State};
 
 /// Room kept for the ending of every open hold, in bytes, so that a full journal still takes them.
 const ENDING_BYTES: u64 = 2_048;
-/// Segments that may wait for the end of an old hold. With more, the hold is written again at the end of the journal.
-const SEGMENTS_HELD_MAX: usize = 8;
 
 /// Why a record was not appended.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +64,9 @@ pub struct Recovered {
 pub struct JournalStatus {
     /// The number of the next record.
     pub next_seq: u64,
+    /// The number of the last record on disk; `shipped_seq` when nothing waits. Numbers have gaps, so it is not
+    /// `next_seq - 1`.
+    pub last_seq: u64,
     /// Everything up to this number is in Postgres.
     pub shipped_seq: u64,
     /// Records not yet in Postgres.
@@ -95,31 +99,6 @@ pub struct Journal {
     abandoned: Mutex<Vec<HoldRecord>>,
     pub(crate) appended: Notify,
     shipped: watch::Sender<u64>,
-}
-
-/// Where the record behind `after_seq` starts.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cursor {
-    after_seq: u64,
-    segment: u64,
-    offset: u64,
-}
-
-/// What the shipper reads.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) seq: u64,
-    pub(crate) content: Content,
-}
-
-#[derive(Debug)]
-pub(crate) enum Content {
-    Record(JournalRecord),
-    /// Damaged on disk, or written by a version that knows other records.
-    Unreadable {
-        bytes: Vec<u8>,
-        reason: String,
-    },
 }
 
 impl Journal {
@@ -157,7 +136,7 @@ impl Journal {
             has_met_postgres: mark.has_met_postgres,
             holds: found.holds,
             ages: found.ages,
-            owed: std::collections::VecDeque::new(),
+            owed: VecDeque::new(),
             disk_error: None,
             shipping_error: None,
         };
@@ -247,6 +226,7 @@ impl Journal {
         let state = self.state.lock();
         JournalStatus {
             next_seq: state.next_seq,
+            last_seq: state.last_seq(),
             shipped_seq: state.shipped_seq,
             depth: state.depth(),
             bytes: state.bytes(),
@@ -339,7 +319,10 @@ impl Journal {
         }
         let file = segment::create(self.directory.path(), first_seq)?;
         if self.settings.fsync != FsyncPolicy::Os {
-            state.file.sync_data()?;
+            let synced = state.file.sync_data().and_then(|()| self.directory.sync());
+            if let Err(error) = synced {
+                tracing::error!(%error, "the disk did not confirm the journal");
+            }
         }
         let closed = std::mem::replace(
             &mut state.active,
@@ -394,454 +377,6 @@ impl Journal {
         };
         self.directory.set_mark(mark)
     }
-}
-
-/// The shipper's side.
-impl Journal {
-    /// Whether this journal's numbers were ever compared with Postgres's mark.
-    pub(crate) fn has_met_postgres(&self) -> bool {
-        self.state.lock().has_met_postgres
-    }
-
-    /// The mark as known here.
-    pub(crate) fn shipped_seq(&self) -> u64 {
-        self.state.lock().shipped_seq
-    }
-
-    /// Records not yet in Postgres.
-    pub(crate) fn depth(&self) -> u64 {
-        self.state.lock().depth()
-    }
-
-    /// Notes what keeps the shipper from shipping, or that nothing does any more.
-    pub(crate) fn set_shipping_error(&self, error: Option<String>) {
-        self.state.lock().shipping_error = error;
-    }
-
-    /// Writes what the disk would not take before, if there is any.
-    pub(crate) fn retry_owed(&self) {
-        // A failure is noted in the status, and this is called again.
-        let _ = self.pay_owed(&mut self.state.lock());
-    }
-
-    /// Takes over Postgres's mark, which is the truth: after a lost answer it is ahead, after a restored backup behind. A
-    /// mark of an earlier life whose directory was lost lies above numbers given here: those are given anew above it.
-    pub(crate) fn adopt_mark(&self, mark: u64) -> io::Result<()> {
-        {
-            let mut state = self.state.lock();
-            let first_seq = state
-                .segments()
-                .next()
-                .map_or(state.next_seq, |oldest| oldest.first_seq);
-            let is_foreign = mark >= state.next_seq || (!state.has_met_postgres && mark >= first_seq);
-            if is_foreign {
-                self.renumber_above(&mut state, mark)?;
-            }
-            if mark < state.shipped_seq {
-                tracing::error!(
-                    mark,
-                    shipped_seq = state.shipped_seq,
-                    "Postgres contains less than was shipped, as after restoring a backup; shipping again what is still here"
-                );
-                self.recount_ages(&mut state, mark)?;
-            }
-            state.has_met_postgres = true;
-        }
-        self.mark_shipped(mark);
-        Ok(())
-    }
-
-    /// Everything up to `seq` is in Postgres: deletes what nobody needs any more and tells who waits.
-    pub(crate) fn mark_shipped(&self, seq: u64) {
-        let finished = {
-            let mut state = self.state.lock();
-            state.shipped_seq = seq;
-            state.ages.shipped(seq);
-            self.carry_old_holds(&mut state);
-            state.take_finished()
-        };
-        for segment in finished {
-            if let Err(error) = segment::remove(self.directory.path(), segment.first_seq) {
-                // It is looked at and removed again at the next start.
-                tracing::warn!(%error, first_seq = segment.first_seq, "a shipped segment of the journal stays");
-            }
-        }
-        if let Err(error) = self.write_mark() {
-            tracing::warn!(%error, "the journal's mark cannot be written; the next start ships a little again");
-        }
-        self.shipped.send_replace(seq);
-    }
-
-    /// Records behind `after_seq`, in order, from one segment: at most `records_max`, and at most `bytes_max` if that lets
-    /// one through. Nothing when everything is shipped.
-    pub(crate) fn read_after(&self, after_seq: u64, records_max: usize, bytes_max: usize) -> io::Result<Vec<Entry>> {
-        let segments: Vec<Segment> = {
-            let state = self.state.lock();
-            state
-                .segments()
-                .filter(|segment| segment.last_seq > after_seq)
-                .copied()
-                .collect()
-        };
-        for segment in segments {
-            let entries = self.read_segment(segment, after_seq, records_max.max(1), bytes_max)?;
-            if !entries.is_empty() {
-                return Ok(entries);
-            }
-        }
-        Ok(Vec::new())
-    }
-
-    fn read_segment(
-        &self,
-        segment: Segment,
-        after_seq: u64,
-        records_max: usize,
-        bytes_max: usize,
-    ) -> io::Result<Vec<Entry>> {
-        let cursor = *self.cursor.lock();
-        let is_known = cursor.segment == segment.first_seq && cursor.after_seq == after_seq;
-        let (mut offset, mut previous_seq) = if is_known {
-            (cursor.offset, after_seq)
-        } else {
-            (0, segment.first_seq.saturating_sub(1))
-        };
-        let mut file = File::open(segment::path(self.directory.path(), segment.first_seq))?;
-        let mut entries = Vec::new();
-        let chunk_bytes = bytes_max.saturating_add(FRAME_BYTES_MAX) as u64;
-        while offset < segment.bytes && entries.is_empty() {
-            file.seek(SeekFrom::Start(offset))?;
-            let chunk_end = segment.bytes.min(offset + chunk_bytes);
-            let mut bytes = vec![0; (chunk_end - offset) as usize];
-            file.read_exact(&mut bytes)?;
-            let is_whole = chunk_end == segment.bytes;
-            let mut start = 0;
-            loop {
-                let is_enough = entries.len() >= records_max || (start >= bytes_max && !entries.is_empty());
-                if is_enough {
-                    break;
-                }
-                match frame::piece(&bytes, start, previous_seq) {
-                    Piece::Record { seq, json, end } => {
-                        if seq > after_seq {
-                            entries.push(Entry {
-                                seq,
-                                content: content(&bytes[json]),
-                            });
-                        }
-                        previous_seq = seq;
-                        start = end;
-                    }
-                    Piece::Damage {
-                        bytes: damage,
-                        next_seq,
-                    } => {
-                        let lost_seq = previous_seq + 1;
-                        start = damage.end;
-                        // Without a missing number nothing was lost here: the bytes are what a failed write has left.
-                        if lost_seq < next_seq {
-                            previous_seq = lost_seq;
-                            if lost_seq > after_seq {
-                                entries.push(unreadable(lost_seq, &bytes[damage]));
-                            }
-                        }
-                    }
-                    Piece::Tail { start: tail } => {
-                        // In a chunk that was cut, the next one starts here. At the end of a segment it is damage.
-                        start = tail;
-                        let is_damage = is_whole && tail < bytes.len();
-                        let is_stuck = !is_whole && tail == 0;
-                        if is_damage || is_stuck {
-                            let lost_seq = if is_whole { segment.last_seq } else { previous_seq + 1 };
-                            start = bytes.len();
-                            if lost_seq > after_seq && lost_seq > previous_seq {
-                                entries.push(unreadable(lost_seq, &bytes[tail..]));
-                                previous_seq = lost_seq;
-                            }
-                        }
-                        break;
-                    }
-                }
-            }
-            offset += start as u64;
-        }
-        if let Some(last) = entries.last() {
-            *self.cursor.lock() = Cursor {
-                after_seq: last.seq,
-                segment: segment.first_seq,
-                offset,
-            };
-        }
-        Ok(entries)
-    }
-
-    /// A hold that stays open keeps its segment and all behind it. When these become many, what is still open in the oldest
-    /// is written again at the end.
-    fn carry_old_holds(&self, state: &mut State) {
-        while state.sealed.len() > SEGMENTS_HELD_MAX
-            && let Some(oldest) = state.sealed.front().copied()
-            && oldest.last_seq <= state.shipped_seq
-            && state.holds.oldest_segment() == Some(oldest.first_seq)
-        {
-            if let Err(error) = self.append_again(state, oldest, |facts, state| {
-                facts.meaning == Meaning::Hold && state.holds.contains(facts.id)
-            }) {
-                tracing::warn!(%error, "old holds keep their segment of the journal");
-                return;
-            }
-            for finished in state.take_finished() {
-                if let Err(error) = segment::remove(self.directory.path(), finished.first_seq) {
-                    tracing::warn!(%error, first_seq = finished.first_seq, "a shipped segment of the journal stays");
-                }
-            }
-        }
-    }
-
-    /// Writes everything again with numbers above `mark`. What Postgres has already, it recognises by the entries' keys.
-    fn renumber_above(&self, state: &mut State, mark: u64) -> io::Result<()> {
-        tracing::warn!(
-            mark,
-            next_seq = state.next_seq,
-            "numbering the journal anew above Postgres's mark"
-        );
-        let old: Vec<Segment> = state.segments().copied().collect();
-        self.roll(state, state.next_seq.max(mark.saturating_add(1)))?;
-        state.sealed.clear();
-        state.ages.clear();
-        state.shipped_seq = mark;
-        for &segment in &old {
-            if segment.bytes > 0 {
-                self.append_again(state, segment, |_, _| true)?;
-            }
-        }
-        for segment in old {
-            segment::remove(self.directory.path(), segment.first_seq)?;
-        }
-        Ok(())
-    }
-
-    fn append_again(
-        &self,
-        state: &mut State,
-        segment: Segment,
-        is_wanted: impl Fn(Facts, &State) -> bool,
-    ) -> io::Result<()> {
-        let bytes = read_whole(self.directory.path(), segment)?;
-        let mut outcome = Ok(());
-        segment::for_each_piece(&bytes, segment.first_seq, |piece| {
-            let Piece::Record { json, .. } = piece else {
-                return;
-            };
-            let Ok(record) = serde_json::from_slice::<JournalRecord>(&bytes[json.clone()]) else {
-                return;
-            };
-            let facts = Facts::of(&record);
-            if outcome.is_ok()
-                && is_wanted(facts, state)
-                && let Some(mut frame) = frame::encode(&record)
-            {
-                outcome = self.write(state, facts, &mut frame).map(drop);
-            }
-        });
-        outcome
-    }
-
-    /// Reads again how old the records behind `mark` are.
-    fn recount_ages(&self, state: &mut State, mark: u64) -> io::Result<()> {
-        state.ages.clear();
-        state.shipped_seq = mark;
-        let segments: Vec<Segment> = state.segments().copied().collect();
-        for segment in segments {
-            let bytes = read_whole(self.directory.path(), segment)?;
-            segment::for_each_piece(&bytes, segment.first_seq, |piece| {
-                if let Piece::Record { seq, json, .. } = piece
-                    && *seq > mark
-                    && let Some(facts) = glance(&bytes[json.clone()])
-                {
-                    state.ages.push(facts, *seq);
-                }
-            });
-        }
-        Ok(())
-    }
-}
-
-/// What an earlier life has left.
-#[derive(Default)]
-struct Found {
-    segments: Vec<Segment>,
-    /// The first number above all of them; 0 without any.
-    next_seq: u64,
-    holds: OpenHolds,
-    ages: Ages,
-    open_holds: Vec<HoldRecord>,
-    torn_bytes: u64,
-    damaged_places: u64,
-}
-
-impl Found {
-    fn read(directory: &Directory, mark: Mark) -> io::Result<Self> {
-        let mut found = Self::default();
-        let mut open: HashMap<RequestId, (u64, HoldRecord)> = HashMap::new();
-        let names = segment::list(directory.path())?;
-        for (at, &first_seq) in names.iter().enumerate() {
-            found.read_segment(directory.path(), first_seq, names.get(at + 1).copied(), mark, &mut open)?;
-        }
-        let mut open: Vec<(u64, HoldRecord)> = open.into_values().collect();
-        open.sort_by_key(|(seq, _)| *seq);
-        found.open_holds = open.into_iter().map(|(_, hold)| hold).collect();
-        Ok(found)
-    }
-
-    fn read_segment(
-        &mut self,
-        directory: &Path,
-        first_seq: u64,
-        next_first_seq: Option<u64>,
-        mark: Mark,
-        open: &mut HashMap<RequestId, (u64, HoldRecord)>,
-    ) -> io::Result<()> {
-        let path = segment::path(directory, first_seq);
-        let bytes = fs::read(&path)?;
-        let mut segment = Segment {
-            first_seq,
-            last_seq: first_seq.saturating_sub(1),
-            bytes: 0,
-        };
-        segment::for_each_piece(&bytes, first_seq, |piece| match piece {
-            Piece::Record { seq, json, end } => {
-                segment.last_seq = *seq;
-                segment.bytes = *end as u64;
-                let Some(facts) = glance(&bytes[json.clone()]) else {
-                    return;
-                };
-                match facts.meaning {
-                    Meaning::Hold => {
-                        if let Ok(JournalRecord::Hold(hold)) = serde_json::from_slice(&bytes[json.clone()]) {
-                            self.holds.open(facts.id, first_seq, facts.counts_at);
-                            open.insert(facts.id, (*seq, *hold));
-                        }
-                    }
-                    Meaning::Ending => {
-                        self.holds.end(facts.id);
-                        open.remove(&facts.id);
-                    }
-                    Meaning::Refusal => {}
-                }
-                if *seq > mark.shipped_seq {
-                    self.ages.push(facts, *seq);
-                }
-            }
-            Piece::Damage { bytes, .. } => {
-                self.damaged_places += 1;
-                tracing::error!(
-                    first_seq,
-                    offset = bytes.start,
-                    length = bytes.len(),
-                    "the journal is damaged here"
-                );
-            }
-            Piece::Tail { start } => {
-                let left_over = (bytes.len() - start) as u64;
-                if left_over == 0 {
-                    return;
-                }
-                if next_first_seq.is_none() {
-                    // Nobody was told that this record is there: its append never returned.
-                    self.torn_bytes = left_over;
-                    tracing::warn!(
-                        first_seq,
-                        offset = start,
-                        left_over,
-                        "cutting off a record that was not written whole"
-                    );
-                } else if next_first_seq.is_some_and(|next| segment.last_seq + 1 < next) {
-                    self.damaged_places += 1;
-                    segment.last_seq += 1;
-                    segment.bytes = bytes.len() as u64;
-                    tracing::error!(
-                        first_seq,
-                        offset = start,
-                        left_over,
-                        "the journal is damaged up to a segment's end"
-                    );
-                }
-            }
-        });
-        if next_first_seq.is_none() && segment.bytes < bytes.len() as u64 {
-            fs::OpenOptions::new().write(true).open(&path)?.set_len(segment.bytes)?;
-        }
-        self.next_seq = self.next_seq.max(segment.last_seq + 1).max(first_seq);
-        if segment.bytes == 0 {
-            segment::remove(directory, first_seq)?;
-        } else {
-            self.segments.push(segment);
-        }
-        Ok(())
-    }
-}
-
-/// The facts of a record, without reading the rest of it.
-fn glance(json: &[u8]) -> Option<Facts> {
-    #[derive(Deserialize)]
-    struct Glance {
-        kind: Kind,
-        entry: Times,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "snake_case")]
-    enum Kind {
-        Hold,
-        Settlement,
-        Rejection,
-    }
-    #[derive(Deserialize)]
-    struct Times {
-        id: RequestId,
-        admitted_at: Option<DateTime<Utc>>,
-        settled_at: Option<DateTime<Utc>>,
-        refused_at: Option<DateTime<Utc>>,
-    }
-    let Glance { kind, entry } = serde_json::from_slice(json).ok()?;
-    let counts_at = entry.admitted_at.or(entry.refused_at)?;
-    Some(Facts {
-        meaning: match kind {
-            Kind::Hold => Meaning::Hold,
-            Kind::Settlement => Meaning::Ending,
-            Kind::Rejection => Meaning::Refusal,
-        },
-        id: entry.id,
-        counts_at,
-        written_at: entry.settled_at.unwrap_or(counts_at),
-    })
-}
-
-fn content(json: &[u8]) -> Content {
-    match serde_json::from_slice(json) {
-        Ok(record) => Content::Record(record),
-        Err(error) => Content::Unreadable {
-            bytes: json.to_vec(),
-            reason: format!("this version cannot read the record: {error}"),
-        },
-    }
-}
-
-fn unreadable(seq: u64, bytes: &[u8]) -> Entry {
-    Entry {
-        seq,
-        content: Content::Unreadable {
-            bytes: bytes.to_vec(),
-            reason: "the journal is damaged here".to_owned(),
-        },
-    }
-}
-
-fn read_whole(directory: &Path, segment: Segment) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(segment.bytes as usize);
-    File::open(segment::path(directory, segment.first_seq))?
-        .take(segment.bytes)
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 //! contained; everything here may lag behind it.
 
 mod directory;
+#[cfg(test)]
+mod examples;
 mod frame;
 mod journal;
 mod segment;

@@ -1,7 +1,7 @@
 //! Segments: the journal's files, each named by the number of its first record.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::directory::file_options;
@@ -46,6 +46,15 @@ pub(crate) fn create(directory: &Path, first_seq: u64) -> io::Result<File> {
         .append(true)
         .create_new(true)
         .open(path(directory, first_seq))
+}
+
+/// The whole records of a segment, as bytes.
+pub(crate) fn read(directory: &Path, segment: Segment) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(segment.bytes as usize);
+    File::open(path(directory, segment.first_seq))?
+        .take(segment.bytes)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Removes a segment.

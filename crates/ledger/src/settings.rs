@@ -13,7 +13,8 @@ pub enum FsyncPolicy {
     /// Every [`JournalSettings::fsync_interval`].
     #[default]
     Interval,
-    /// Before each append returns; concurrent appends share one call.
+    /// Before each append returns; concurrent appends share one call. An append stands even if the disk then does not
+    /// confirm it: that is logged and shown in the journal's status.
     Each,
 }
 

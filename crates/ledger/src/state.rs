@@ -102,6 +102,14 @@ impl State {
             .sum()
     }
 
+    /// The number of the last record on disk, or the mark if that is beyond.
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.segments()
+            .filter(|segment| segment.bytes > 0)
+            .map(|segment| segment.last_seq)
+            .fold(self.shipped_seq, u64::max)
+    }
+
     /// Takes note of a record in the segment that begins with `segment`.
     pub(crate) fn note(&mut self, facts: Facts, seq: u64, segment: u64) {
         match facts.meaning {

@@ -1,1 +1,488 @@
+use std::collections::HashSet;
+use std::fs::{self, File};
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
 use super::*;
+use crate::examples::{at, hold, rejection, settlement};
+
+const SMALL: JournalSettings = JournalSettings {
+    segment_bytes: 2_000,
+    bytes_max: 1 << 20,
+    fsync: FsyncPolicy::Os,
+    fsync_interval: Duration::from_secs(1),
+};
+
+fn open(directory: &TempDir, number: u64) -> (Arc<Journal>, Recovered) {
+    Journal::open(directory.path(), "one", SMALL, at(number)).unwrap()
+}
+
+fn append_all(journal: &Journal, records: &[JournalRecord]) -> Vec<u64> {
+    records.iter().map(|record| journal.append(record).unwrap()).collect()
+}
+
+/// Everything behind `seq`, read in batches of `records_max`.
+fn read_all(journal: &Journal, mut seq: u64, records_max: usize) -> Vec<Entry> {
+    let mut all = Vec::new();
+    loop {
+        let entries = journal.read_after(seq, records_max, 1_500).unwrap();
+        let Some(last) = entries.last() else {
+            return all;
+        };
+        seq = last.seq;
+        all.extend(entries);
+    }
+}
+
+fn records(entries: Vec<Entry>) -> Vec<(u64, JournalRecord)> {
+    entries
+        .into_iter()
+        .map(|entry| match entry.content {
+            Content::Record(record) => (entry.seq, record),
+            Content::Unreadable { reason, .. } => panic!("{} is unreadable: {reason}", entry.seq),
+        })
+        .collect()
+}
+
+fn segment_files(directory: &TempDir) -> Vec<u64> {
+    segment::list(directory.path()).unwrap()
+}
+
+fn copy(directory: &TempDir) -> TempDir {
+    let copy = TempDir::new().unwrap();
+    for entry in fs::read_dir(directory.path()).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn a_record_torn_at_any_byte_is_cut_off_and_the_rest_stays() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    let seqs = append_all(&journal, &[hold(0), rejection(1)]);
+    let path = segment::path(directory.path(), seqs[0]);
+    let whole = fs::metadata(&path).unwrap().len();
+    journal.append(&settlement(0)).unwrap();
+    drop(journal);
+    let end = fs::metadata(&path).unwrap().len();
+    for cut in whole..end {
+        let torn = copy(&directory);
+        let path = segment::path(torn.path(), seqs[0]);
+        File::options().write(true).open(&path).unwrap().set_len(cut).unwrap();
+        let (journal, recovered) = open(&torn, 5);
+        assert_eq!(recovered.torn_bytes, cut - whole);
+        assert_eq!(recovered.open_holds.len(), 1, "the ending is torn at {cut}");
+        assert_eq!(recovered.unshipped, 2);
+        let again = journal.append(&settlement(0)).unwrap();
+        assert!(again > seqs[1] + 1);
+        drop(journal);
+        let (journal, recovered) = open(&torn, 6);
+        assert_eq!(
+            recovered,
+            Recovered {
+                unshipped: 3,
+                ..Recovered::default()
+            }
+        );
+        assert_eq!(
+            records(read_all(&journal, 0, 10)),
+            [(seqs[0], hold(0)), (seqs[1], rejection(1)), (again, settlement(0))]
+        );
+    }
+}
+
+#[test]
+fn damage_in_the_middle_is_handed_over_for_quarantine_and_the_rest_is_read() {
+    for is_last_of_its_segment in [false, true] {
+        let directory = TempDir::new().unwrap();
+        let (journal, _) = open(&directory, 0);
+        let seqs = append_all(
+            &journal,
+            &[rejection(0), rejection(1), rejection(2), rejection(3), rejection(4)],
+        );
+        drop(journal);
+        let files = segment_files(&directory);
+        assert!(files.len() > 1, "the example fills more than one segment");
+        let path = segment::path(directory.path(), files[0]);
+        let mut bytes = fs::read(&path).unwrap();
+        let in_first = seqs.iter().filter(|&&seq| seq < files[1]).count();
+        let damaged = if is_last_of_its_segment { in_first - 1 } else { 0 };
+        let offset = bytes.len() / in_first * damaged + 40;
+        bytes[offset] ^= 0xff;
+        fs::write(&path, &bytes).unwrap();
+
+        // The first of a life's segments is followed without a gap; then nothing tells that a record is missing but that
+        // bytes are left over, and their number is the one before the next segment.
+        let (journal, recovered) = open(&directory, 9);
+        assert_eq!(recovered.damaged_places, 1);
+        for records_max in [1, 2, 10] {
+            let entries = read_all(&journal, 0, records_max);
+            assert_eq!(entries.iter().map(|entry| entry.seq).collect::<Vec<_>>(), seqs);
+            for (at, entry) in entries.iter().enumerate() {
+                let is_readable = matches!(entry.content, Content::Record(_));
+                assert_eq!(is_readable, at != damaged, "record {at} of {}", entries.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hold_without_an_ending_is_settled_as_abandoned_once() {
+    let directory = TempDir::new().unwrap();
+    let (journal, recovered) = open(&directory, 0);
+    assert_eq!(recovered, Recovered::default());
+    append_all(&journal, &[hold(0), hold(1), settlement(0), hold(2)]);
+    assert_eq!(journal.status(at(60)).open_holds, 2);
+    assert_eq!(journal.settle_abandoned(at(60)).unwrap(), []);
+    drop(journal);
+
+    let (journal, recovered) = open(&directory, 100);
+    let ids: Vec<_> = recovered.open_holds.iter().map(|hold| hold.identity.id).collect();
+    assert_eq!(ids, [hold(1).request_id(), hold(2).request_id()]);
+    let settled = journal.settle_abandoned(at(100)).unwrap();
+    assert_eq!(settled.len(), 2);
+    for (seq, settlement) in &settled {
+        assert_eq!(settlement.outcome, domain::ledger::Outcome::Abandoned);
+        let found = records(journal.read_after(seq - 1, 1, 1).unwrap());
+        assert_eq!(found, [(*seq, JournalRecord::Settlement(Box::new(settlement.clone())))]);
+    }
+    assert_eq!(journal.settle_abandoned(at(101)).unwrap(), []);
+    assert_eq!(journal.status(at(101)).open_holds, 0);
+    drop(journal);
+    assert_eq!(open(&directory, 200).1.open_holds, []);
+}
+
+#[test]
+fn a_full_journal_refuses_new_requests_and_takes_endings() {
+    let directory = TempDir::new().unwrap();
+    let settings = JournalSettings {
+        bytes_max: 12_000,
+        ..SMALL
+    };
+    let (journal, _) = Journal::open(directory.path(), "one", settings, at(0)).unwrap();
+    let mut begun = 0;
+    let refused = loop {
+        match journal.append(&hold(begun)) {
+            Ok(_) => begun += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, AppendError::Full), "{refused}");
+    assert!(begun > 1);
+    assert!(matches!(journal.append(&rejection(900)), Err(AppendError::Full)));
+    assert!(journal.status(at(0)).is_full);
+    for number in 0..begun {
+        journal.append(&settlement(number)).unwrap();
+    }
+    let status = journal.status(at(0));
+    assert!(
+        status.bytes <= settings.bytes_max,
+        "room was kept for the endings: {}",
+        status.bytes
+    );
+    journal.mark_shipped(status.last_seq);
+    let status = journal.status(at(0));
+    assert_eq!((status.depth, status.is_full), (0, false));
+    journal.append(&hold(begun)).unwrap();
+}
+
+#[test]
+fn a_second_process_and_another_instance_are_told_what_to_do() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    let error = Journal::open(directory.path(), "one", SMALL, at(0)).unwrap_err();
+    assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+    assert!(error.to_string().contains("stop that one"), "{error}");
+    drop(journal);
+    let error = Journal::open(directory.path(), "two", SMALL, at(0)).unwrap_err();
+    assert!(error.to_string().contains("TOLLGATE_INSTANCE=one"), "{error}");
+    open(&directory, 0);
+}
+
+#[test]
+fn numbers_are_never_used_again() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 100);
+    let first = *append_all(&journal, &[rejection(0), rejection(1)]).last().unwrap();
+    journal.mark_shipped(first);
+    drop(journal);
+
+    // The clock went back, and everything shipped is gone from disk.
+    let (journal, _) = open(&directory, 50);
+    let second = journal.append(&rejection(2)).unwrap();
+    assert!(second > first);
+    drop(journal);
+
+    // The mark is gone, too.
+    fs::remove_file(directory.path().join("mark")).unwrap();
+    let (journal, _) = open(&directory, 50);
+    let third = journal.append(&rejection(3)).unwrap();
+    assert!(third > second);
+    drop(journal);
+
+    // The whole directory is gone, and Postgres is away.
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 101);
+    assert!(journal.append(&rejection(4)).unwrap() > third);
+}
+
+#[test]
+fn records_numbered_below_the_mark_of_a_lost_directory_are_numbered_anew() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    let wanted = [hold(0), rejection(1), hold(2), settlement(0), rejection(3)];
+    let given = append_all(&journal, &wanted);
+    // Ahead of everything, and between: both are marks of an earlier life while this one has shipped nothing.
+    for mark in [given[2], given[4] + 1_000_000] {
+        let directory = copy(&directory);
+        let (journal, _) = open(&directory, 0);
+        journal.adopt_mark(mark).unwrap();
+        let found = records(read_all(&journal, mark, 10));
+        assert_eq!(
+            found.iter().map(|(_, record)| record.clone()).collect::<Vec<_>>(),
+            wanted
+        );
+        assert!(found.iter().all(|(seq, _)| *seq > mark));
+        let status = journal.status(at(9));
+        assert_eq!((status.depth, status.open_holds, status.shipped_seq), (5, 1, mark));
+        drop(journal);
+        let (journal, recovered) = open(&directory, 0);
+        assert_eq!((recovered.unshipped, recovered.open_holds.len()), (5, 1));
+        assert_eq!(records(read_all(&journal, mark, 10)), found);
+    }
+}
+
+#[test]
+fn a_mark_ahead_after_a_lost_answer_is_taken_over() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    journal.adopt_mark(0).unwrap();
+    let seqs = append_all(&journal, &[rejection(0), rejection(1), rejection(2)]);
+    journal.adopt_mark(seqs[1]).unwrap();
+    assert_eq!(records(read_all(&journal, seqs[1], 10)), [(seqs[2], rejection(2))]);
+    assert_eq!(journal.status(at(2)).depth, 1);
+}
+
+#[test]
+fn a_mark_behind_after_a_restored_backup_ships_again_what_is_still_here() {
+    let directory = TempDir::new().unwrap();
+    let settings = JournalSettings::default();
+    let (journal, _) = Journal::open(directory.path(), "one", settings, at(0)).unwrap();
+    journal.adopt_mark(0).unwrap();
+    let seqs = append_all(&journal, &[rejection(0), rejection(1), rejection(2)]);
+    journal.mark_shipped(seqs[1]);
+    journal.adopt_mark(seqs[0]).unwrap();
+    let status = journal.status(at(5));
+    assert_eq!((status.depth, status.complete_until), (2, at(1)));
+    assert_eq!(records(read_all(&journal, seqs[0], 10)).len(), 2);
+}
+
+#[test]
+fn a_segment_goes_when_it_is_shipped_and_no_hold_in_it_is_open() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    let first = journal.append(&hold(0)).unwrap();
+    let more: Vec<JournalRecord> = (1..6).map(rejection).collect();
+    let last = *append_all(&journal, &more).last().unwrap();
+    let files = segment_files(&directory);
+    assert!(files.len() > 2);
+    journal.mark_shipped(last);
+    assert_eq!(segment_files(&directory), files, "the hold is in the oldest segment");
+    let ending = journal.append(&settlement(0)).unwrap();
+    journal.mark_shipped(last);
+    let kept = segment_files(&directory);
+    assert!(kept[0] > first, "the hold has ended");
+    journal.mark_shipped(ending);
+    assert_eq!(segment_files(&directory).len(), 1, "the one that is written stays");
+    assert_eq!(journal.status(at(0)).depth, 0);
+}
+
+#[test]
+fn a_hold_that_stays_open_does_not_keep_the_journal() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    journal.append(&hold(0)).unwrap();
+    for number in 1..100 {
+        let seq = journal.append(&rejection(number)).unwrap();
+        journal.mark_shipped(seq);
+    }
+    assert!(segment_files(&directory).len() <= shipping::SEGMENTS_HELD_MAX + 2);
+    drop(journal);
+    let (_, recovered) = open(&directory, 0);
+    assert_eq!(recovered.open_holds.len(), 1);
+    assert_eq!(recovered.open_holds[0].identity.id, hold(0).request_id());
+}
+
+#[test]
+fn status_tells_depth_age_and_completeness() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    let status = journal.status(at(30));
+    assert_eq!(
+        (status.depth, status.oldest_unshipped_age, status.complete_until),
+        (0, None, at(30))
+    );
+    append_all(&journal, &[hold(3), hold(5)]);
+    let last = *append_all(&journal, &[settlement(5), rejection(20)]).last().unwrap();
+    let status = journal.status(at(30));
+    assert_eq!((status.depth, status.open_holds, status.last_seq), (4, 2 - 1, last));
+    assert_eq!(status.oldest_unshipped_age, Some(Duration::from_secs(27)));
+    assert_eq!(status.complete_until, at(3));
+    journal.mark_shipped(last);
+    let status = journal.status(at(30));
+    assert_eq!((status.depth, status.oldest_unshipped_age), (0, None));
+    assert_eq!(status.complete_until, at(3), "a hold is open");
+    let ending = journal.append(&settlement(3)).unwrap();
+    assert_eq!(
+        journal.status(at(30)).complete_until,
+        at(3),
+        "its settlement is not shipped"
+    );
+    assert_eq!(
+        journal.status(at(30)).oldest_unshipped_age,
+        Some(Duration::from_secs(17))
+    );
+    journal.mark_shipped(ending);
+    assert_eq!(journal.status(at(30)).complete_until, at(30));
+}
+
+#[test]
+fn a_disk_that_refuses_stops_new_requests_and_keeps_settlements_for_later() {
+    let parent = TempDir::new().unwrap();
+    let directory = parent.path().join("journal");
+    let (journal, _) = Journal::open(&directory, "one", SMALL, at(0)).unwrap();
+    append_all(&journal, &[hold(0)]);
+    // A file that cannot be written, in a directory where none can be made.
+    {
+        let mut state = journal.state.lock();
+        let path = segment::path(&directory, state.active.first_seq);
+        state.file = Arc::new(File::open(path).unwrap());
+    }
+    fs::rename(&directory, parent.path().join("away")).unwrap();
+    assert!(matches!(journal.append(&settlement(0)), Err(AppendError::Deferred(_))));
+    assert!(matches!(journal.append(&hold(1)), Err(AppendError::Io(_))));
+    assert!(
+        matches!(journal.append(&settlement(900)), Err(AppendError::Io(_))),
+        "nobody holds for this one"
+    );
+    assert!(journal.status(at(0)).last_error.is_some());
+    assert_eq!(journal.status(at(0)).open_holds, 1);
+    fs::rename(parent.path().join("away"), &directory).unwrap();
+    journal.append(&hold(1)).unwrap();
+    let status = journal.status(at(0));
+    assert_eq!((status.last_error, status.open_holds, status.depth), (None, 1, 3));
+    let found: Vec<_> = records(read_all(&journal, 0, 10))
+        .into_iter()
+        .map(|(_, record)| record)
+        .collect();
+    assert_eq!(found, [hold(0), settlement(0), hold(1)]);
+}
+
+#[test]
+fn under_each_the_disk_has_it_before_append_returns() {
+    let directory = TempDir::new().unwrap();
+    let settings = JournalSettings {
+        fsync: FsyncPolicy::Each,
+        ..SMALL
+    };
+    let (journal, _) = Journal::open(directory.path(), "one", settings, at(0)).unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let journal = &journal;
+            scope.spawn(move || {
+                for number in 0..20 {
+                    let seq = journal.append(&rejection(writer * 100 + number)).unwrap();
+                    assert!(*journal.synced_seq.lock() >= seq);
+                }
+            });
+        }
+    });
+    let found = records(read_all(&journal, 0, 10));
+    assert_eq!(found.len(), 80);
+    assert_eq!(found.iter().map(|(seq, _)| seq).collect::<HashSet<_>>().len(), 80);
+}
+
+#[tokio::test]
+async fn under_interval_the_disk_is_asked_in_time() {
+    let directory = TempDir::new().unwrap();
+    let settings = JournalSettings {
+        fsync: FsyncPolicy::Interval,
+        fsync_interval: Duration::from_millis(1),
+        ..SMALL
+    };
+    let (journal, _) = Journal::open(directory.path(), "one", settings, at(0)).unwrap();
+    let seq = journal.append(&rejection(0)).unwrap();
+    assert!(*journal.synced_seq.lock() < seq);
+    let stop = CancellationToken::new();
+    let syncing = journal.keep_synced(&stop);
+    let asking = async {
+        while *journal.synced_seq.lock() < seq {
+            tokio::task::yield_now().await;
+        }
+        stop.cancel();
+    };
+    tokio::join!(syncing, asking);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is appended is read, once, in order, across segments, restarts and deletions.
+    #[test]
+    fn what_is_appended_is_read(
+        steps in prop::collection::vec(0_u8..8, 1..120),
+        segment_bytes in 500_u64..6_000,
+        records_max in 1_usize..9,
+    ) {
+        let directory = TempDir::new().unwrap();
+        let settings = JournalSettings { segment_bytes, ..SMALL };
+        let reopen = |number| Journal::open(directory.path(), "one", settings, at(number)).unwrap();
+        let (mut journal, _) = reopen(0);
+        let (mut written, mut read, mut holds) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, step) in (0_u64..).zip(steps) {
+            let record = match step {
+                0..=2 => {
+                    holds.push(number);
+                    Some(hold(number))
+                }
+                3..=4 => (!holds.is_empty()).then(|| settlement(holds.remove(number as usize % holds.len()))),
+                5 => Some(rejection(number)),
+                6 => {
+                    let from = read.last().map_or(0, |(seq, _)| *seq);
+                    let batch = records(journal.read_after(from, records_max, 1_500).unwrap());
+                    if let Some((seq, _)) = batch.last() {
+                        journal.mark_shipped(*seq);
+                    }
+                    read.extend(batch);
+                    None
+                }
+                _ => {
+                    drop(journal);
+                    let (again, recovered) = reopen(number);
+                    journal = again;
+                    let open: Vec<_> = recovered.open_holds.iter().map(|hold| hold.identity.id).collect();
+                    prop_assert_eq!(open.len(), holds.len());
+                    prop_assert!(holds.iter().all(|&number| open.contains(&hold(number).request_id())));
+                    None
+                }
+            };
+            if let Some(record) = record {
+                written.push((journal.append(&record).unwrap(), record));
+            }
+            let status = journal.status(at(number));
+            prop_assert_eq!(status.open_holds, holds.len() as u64);
+        }
+        let from = read.last().map_or(0, |(seq, _)| *seq);
+        read.extend(records(read_all(&journal, from, records_max)));
+        // A hold that is carried forward is read again; its first reading is in its place.
+        let mut seen = HashSet::new();
+        read.retain(|(_, record)| {
+            let is_hold = matches!(record, JournalRecord::Hold(_));
+            seen.insert((is_hold, record.request_id()))
+        });
+        prop_assert_eq!(read, written);
+    }
+}

@@ -1,0 +1,342 @@
+//! The shipper's side of the journal: reading what is not in Postgres yet, and forgetting what is.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use domain::ledger::JournalRecord;
+
+use super::Journal;
+use super::recovery::glance;
+use crate::directory::Mark;
+use crate::frame::{self, FRAME_BYTES_MAX, Piece};
+use crate::segment::{self, Segment};
+use crate::state::{Facts, Meaning, State};
+
+/// Segments that may wait for the end of an old hold. With more, the hold is written again at the end of the journal.
+pub(super) const SEGMENTS_HELD_MAX: usize = 8;
+
+/// Where the record behind `after_seq` starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cursor {
+    after_seq: u64,
+    segment: u64,
+    offset: u64,
+}
+
+/// What the shipper reads.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) seq: u64,
+    pub(crate) content: Content,
+}
+
+#[derive(Debug)]
+pub(crate) enum Content {
+    Record(JournalRecord),
+    /// Damaged on disk, or written by a version that knows other records.
+    Unreadable {
+        bytes: Vec<u8>,
+        reason: String,
+    },
+}
+
+impl Journal {
+    /// Whether this journal's numbers were ever compared with Postgres's mark.
+    pub(crate) fn has_met_postgres(&self) -> bool {
+        self.state.lock().has_met_postgres
+    }
+
+    /// The mark as known here.
+    pub(crate) fn shipped_seq(&self) -> u64 {
+        self.state.lock().shipped_seq
+    }
+
+    /// Records not yet in Postgres.
+    pub(crate) fn depth(&self) -> u64 {
+        self.state.lock().depth()
+    }
+
+    /// Notes what keeps the shipper from shipping, or that nothing does any more.
+    pub(crate) fn set_shipping_error(&self, error: Option<String>) {
+        self.state.lock().shipping_error = error;
+    }
+
+    /// Writes what the disk would not take before, if there is any.
+    pub(crate) fn retry_owed(&self) {
+        // A failure is noted in the status, and this is called again.
+        let _ = self.pay_owed(&mut self.state.lock());
+    }
+
+    /// Takes over Postgres's mark, which is the truth: after a lost answer it is ahead, after a restored backup behind. A
+    /// mark of an earlier life whose directory was lost lies above numbers given here: those are given anew above it.
+    pub(crate) fn adopt_mark(&self, mark: u64) -> io::Result<()> {
+        {
+            let mut state = self.state.lock();
+            let first_seq = state
+                .segments()
+                .next()
+                .map_or(state.next_seq, |oldest| oldest.first_seq);
+            let is_foreign = mark >= state.next_seq || (!state.has_met_postgres && mark >= first_seq);
+            if is_foreign {
+                self.renumber_above(&mut state, mark)?;
+            }
+            if mark < state.shipped_seq {
+                tracing::error!(
+                    mark,
+                    shipped_seq = state.shipped_seq,
+                    "Postgres contains less than was shipped, as after restoring a backup; shipping again what is still here"
+                );
+                self.recount_ages(&mut state, mark)?;
+            }
+            state.has_met_postgres = true;
+        }
+        self.mark_shipped(mark);
+        Ok(())
+    }
+
+    /// Everything up to `seq` is in Postgres: deletes what nobody needs any more and tells who waits.
+    pub(crate) fn mark_shipped(&self, seq: u64) {
+        let finished = {
+            let mut state = self.state.lock();
+            state.shipped_seq = seq;
+            state.ages.shipped(seq);
+            self.carry_old_holds(&mut state);
+            state.take_finished()
+        };
+        for segment in finished {
+            if let Err(error) = segment::remove(self.directory.path(), segment.first_seq) {
+                // It is looked at and removed again at the next start.
+                tracing::warn!(%error, first_seq = segment.first_seq, "a shipped segment of the journal stays");
+            }
+        }
+        if let Err(error) = self.write_mark() {
+            tracing::warn!(%error, "the journal's mark cannot be written; the next start ships a little again");
+        }
+        self.shipped.send_replace(seq);
+    }
+
+    /// Records behind `after_seq`, in order, from one segment: at most `records_max`, and at most `bytes_max` if that lets
+    /// one through. Nothing when everything is shipped.
+    pub(crate) fn read_after(&self, after_seq: u64, records_max: usize, bytes_max: usize) -> io::Result<Vec<Entry>> {
+        let segments: Vec<Segment> = {
+            let state = self.state.lock();
+            state
+                .segments()
+                .filter(|segment| segment.last_seq > after_seq)
+                .copied()
+                .collect()
+        };
+        for segment in segments {
+            let entries = self.read_segment(segment, after_seq, records_max.max(1), bytes_max)?;
+            if !entries.is_empty() {
+                return Ok(entries);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn read_segment(
+        &self,
+        segment: Segment,
+        after_seq: u64,
+        records_max: usize,
+        bytes_max: usize,
+    ) -> io::Result<Vec<Entry>> {
+        let cursor = *self.cursor.lock();
+        let is_known = cursor.segment == segment.first_seq && cursor.after_seq == after_seq;
+        let (mut offset, mut previous_seq) = if is_known {
+            (cursor.offset, after_seq)
+        } else {
+            (0, segment.first_seq.saturating_sub(1))
+        };
+        let mut file = File::open(segment::path(self.directory.path(), segment.first_seq))?;
+        let mut entries = Vec::new();
+        let chunk_bytes = bytes_max.saturating_add(FRAME_BYTES_MAX) as u64;
+        while offset < segment.bytes && entries.is_empty() {
+            file.seek(SeekFrom::Start(offset))?;
+            let chunk_end = segment.bytes.min(offset + chunk_bytes);
+            let mut bytes = vec![0; (chunk_end - offset) as usize];
+            file.read_exact(&mut bytes)?;
+            let is_whole = chunk_end == segment.bytes;
+            let mut start = 0;
+            loop {
+                let is_enough = entries.len() >= records_max || (start >= bytes_max && !entries.is_empty());
+                if is_enough {
+                    break;
+                }
+                match frame::piece(&bytes, start, previous_seq) {
+                    Piece::Record { seq, json, end } => {
+                        if seq > after_seq {
+                            entries.push(Entry {
+                                seq,
+                                content: content(&bytes[json]),
+                            });
+                        }
+                        previous_seq = seq;
+                        start = end;
+                    }
+                    Piece::Damage {
+                        bytes: damage,
+                        next_seq,
+                    } => {
+                        let lost_seq = previous_seq + 1;
+                        start = damage.end;
+                        // Without a missing number nothing was lost here: the bytes are what a failed write has left.
+                        if lost_seq < next_seq {
+                            previous_seq = lost_seq;
+                            if lost_seq > after_seq {
+                                entries.push(unreadable(lost_seq, &bytes[damage]));
+                            }
+                        }
+                    }
+                    Piece::Tail { start: tail } => {
+                        // In a chunk that was cut, the next one starts here. At the end of a segment it is damage.
+                        start = tail;
+                        let is_damage = is_whole && tail < bytes.len();
+                        let is_stuck = !is_whole && tail == 0;
+                        if is_damage || is_stuck {
+                            let lost_seq = if is_whole { segment.last_seq } else { previous_seq + 1 };
+                            start = bytes.len();
+                            if lost_seq > after_seq && lost_seq > previous_seq {
+                                entries.push(unreadable(lost_seq, &bytes[tail..]));
+                                previous_seq = lost_seq;
+                            }
+                        }
+                        break;
+                    }
+                }
+            }
+            offset += start as u64;
+        }
+        if let Some(last) = entries.last() {
+            *self.cursor.lock() = Cursor {
+                after_seq: last.seq,
+                segment: segment.first_seq,
+                offset,
+            };
+        }
+        Ok(entries)
+    }
+
+    /// A hold that stays open keeps its segment and all behind it. When these become many, what is still open in the oldest
+    /// is written again at the end.
+    fn carry_old_holds(&self, state: &mut State) {
+        while state.sealed.len() > SEGMENTS_HELD_MAX
+            && let Some(oldest) = state.sealed.front().copied()
+            && oldest.last_seq <= state.shipped_seq
+            && state.holds.oldest_segment() == Some(oldest.first_seq)
+        {
+            if let Err(error) = self.append_again(state, oldest, |facts, state| {
+                facts.meaning == Meaning::Hold && state.holds.contains(facts.id)
+            }) {
+                tracing::warn!(%error, "old holds keep their segment of the journal");
+                return;
+            }
+            for finished in state.take_finished() {
+                if let Err(error) = segment::remove(self.directory.path(), finished.first_seq) {
+                    tracing::warn!(%error, first_seq = finished.first_seq, "a shipped segment of the journal stays");
+                }
+            }
+        }
+    }
+
+    /// Writes everything again with numbers above `mark`. What Postgres has already, it recognises by the entries' keys.
+    fn renumber_above(&self, state: &mut State, mark: u64) -> io::Result<()> {
+        tracing::warn!(
+            mark,
+            next_seq = state.next_seq,
+            "numbering the journal anew above Postgres's mark"
+        );
+        let first_seq = state.next_seq.max(mark.saturating_add(1));
+        // Killed before the end, the next start does all of it again, instead of taking the old numbers for shipped.
+        self.directory.set_mark(Mark {
+            shipped_seq: state.shipped_seq,
+            next_seq: first_seq,
+            has_met_postgres: false,
+        })?;
+        // The active segment, while it is empty, may be the new one already.
+        let old: Vec<Segment> = state
+            .segments()
+            .filter(|old| old.first_seq < first_seq)
+            .copied()
+            .collect();
+        self.roll(state, first_seq)?;
+        state.sealed.clear();
+        state.ages.clear();
+        state.shipped_seq = mark;
+        for &segment in &old {
+            if segment.bytes > 0 {
+                self.append_again(state, segment, |_, _| true)?;
+            }
+        }
+        for segment in old {
+            segment::remove(self.directory.path(), segment.first_seq)?;
+        }
+        Ok(())
+    }
+
+    fn append_again(
+        &self,
+        state: &mut State,
+        segment: Segment,
+        is_wanted: impl Fn(Facts, &State) -> bool,
+    ) -> io::Result<()> {
+        let bytes = segment::read(self.directory.path(), segment)?;
+        let mut outcome = Ok(());
+        segment::for_each_piece(&bytes, segment.first_seq, |piece| {
+            let Piece::Record { json, .. } = piece else {
+                return;
+            };
+            let Ok(record) = serde_json::from_slice::<JournalRecord>(&bytes[json.clone()]) else {
+                return;
+            };
+            let facts = Facts::of(&record);
+            if outcome.is_ok()
+                && is_wanted(facts, state)
+                && let Some(mut frame) = frame::encode(&record)
+            {
+                outcome = self.write(state, facts, &mut frame).map(drop);
+            }
+        });
+        outcome
+    }
+
+    /// Reads again how old the records behind `mark` are.
+    fn recount_ages(&self, state: &mut State, mark: u64) -> io::Result<()> {
+        state.ages.clear();
+        state.shipped_seq = mark;
+        let segments: Vec<Segment> = state.segments().copied().collect();
+        for segment in segments {
+            let bytes = segment::read(self.directory.path(), segment)?;
+            segment::for_each_piece(&bytes, segment.first_seq, |piece| {
+                if let Piece::Record { seq, json, .. } = piece
+                    && *seq > mark
+                    && let Some(facts) = glance(&bytes[json.clone()])
+                {
+                    state.ages.push(facts, *seq);
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+fn content(json: &[u8]) -> Content {
+    match serde_json::from_slice(json) {
+        Ok(record) => Content::Record(record),
+        Err(error) => Content::Unreadable {
+            bytes: json.to_vec(),
+            reason: format!("this version cannot read the record: {error}"),
+        },
+    }
+}
+
+fn unreadable(seq: u64, bytes: &[u8]) -> Entry {
+    Entry {
+        seq,
+        content: Content::Unreadable {
+            bytes: bytes.to_vec(),
+            reason: "the journal is damaged here".to_owned(),
+        },
+    }
+}
