@@ -1,1 +1,125 @@
+//! Bodies have OpenAI's shape, and what upstreams say is read with care.
 
+use domain::refusals::RefusalCode;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{ErrorBody, UPSTREAM_ERROR_BYTES_MAX, UPSTREAM_MESSAGE_CHARS_MAX, UpstreamError};
+
+fn read(body: &Value) -> UpstreamError {
+    UpstreamError::read(body.to_string().as_bytes())
+}
+
+#[test]
+fn a_refusal_has_openais_shape_and_ours_beside() {
+    let body = ErrorBody::refusal(RefusalCode::RateLimitExceeded, "Too many requests, retry in 3 s.")
+        .with_retry_after(Some(3))
+        .with_scope(Some("key:7"));
+    let json: Value = serde_json::from_slice(&body.to_json()).expect("JSON");
+    assert_eq!(
+        json,
+        json!({ "error": {
+            "message": "Too many requests, retry in 3 s.", "type": "rate_limit_error", "param": null,
+            "code": "rate_limit_exceeded", "retry_after": 3, "scope": "key:7",
+        }})
+    );
+    let event = body.to_sse_event();
+    assert!(event.starts_with(b"data: {") && event.ends_with(b"}\n\n"));
+    assert_eq!(event.iter().filter(|byte| **byte == b'\n').count(), 2);
+}
+
+#[test]
+fn what_does_not_apply_is_left_out() {
+    let body = ErrorBody::refusal(RefusalCode::InvalidRequest, "The field `n` is wrong.").with_param(Some("n"));
+    let json: Value = serde_json::from_slice(&body.to_json()).expect("JSON");
+    assert_eq!(
+        json,
+        json!({ "error": {
+            "message": "The field `n` is wrong.", "type": "invalid_request_error", "param": "n", "code": "invalid_request",
+        }})
+    );
+}
+
+#[test]
+fn every_code_has_a_class_that_fits_its_status() {
+    for code in RefusalCode::ALL {
+        let kind = ErrorBody::refusal(code, "").kind;
+        let fits = match code.status() {
+            401 => kind == "authentication_error",
+            403 => kind == "permission_error",
+            429 => kind == "rate_limit_error" || code == RefusalCode::BudgetExhausted,
+            503 => kind == "service_unavailable",
+            _ => kind == "invalid_request_error",
+        };
+        assert!(fits, "{code}: {kind}");
+    }
+}
+
+#[test]
+fn the_shapes_of_many_providers_are_understood() {
+    for body in [
+        json!({ "error": { "message": "no room", "type": "requests", "code": "rate_limit_exceeded", "param": null } }),
+        json!({ "error": "no room" }),
+        json!([{ "error": { "message": "no room", "code": 429 } }]),
+        json!({ "message": "no room" }),
+        json!({ "detail": "no room" }),
+    ] {
+        assert_eq!(read(&body).message.as_deref(), Some("no room"), "{body}");
+    }
+    assert_eq!(read(&json!({ "error": { "code": 429 } })).code.as_deref(), Some("429"));
+    for nothing in [
+        json!(7),
+        json!({}),
+        json!([]),
+        json!({ "error": null }),
+        json!({ "error": { "message": "" } }),
+    ] {
+        assert_eq!(read(&nothing), UpstreamError::default(), "{nothing}");
+    }
+    assert_eq!(UpstreamError::read(b"<html>502</html>"), UpstreamError::default());
+}
+
+#[test]
+fn what_an_upstream_says_is_bounded() {
+    let error = read(&json!({ "error": { "message": "数".repeat(5_000), "code": "c".repeat(5_000) } }));
+    assert_eq!(
+        error.message.map(|text| text.chars().count()),
+        Some(UPSTREAM_MESSAGE_CHARS_MAX)
+    );
+    assert_eq!(error.code.map(|text| text.len()), Some(100));
+    let long = json!({ "error": "x".repeat(UPSTREAM_ERROR_BYTES_MAX) });
+    assert_eq!(read(&long), UpstreamError::default());
+}
+
+#[test]
+fn an_upstream_that_does_not_know_the_usage_option_is_recognised() {
+    for known in [
+        "Unrecognized request argument supplied: stream_options",
+        "extra fields: include_usage",
+    ] {
+        assert!(read(&json!({ "error": { "message": known } })).is_about_stream_options());
+    }
+    assert!(read(&json!({ "error": { "message": "no", "param": "stream_options" } })).is_about_stream_options());
+    assert!(!read(&json!({ "error": { "message": "no stream" } })).is_about_stream_options());
+}
+
+#[test]
+fn an_upstreams_failure_is_told_in_its_own_words_or_in_ours() {
+    let told = ErrorBody::upstream(read(
+        &json!({ "error": { "message": "no room", "type": "requests", "code": "x" } }),
+    ));
+    assert_eq!(
+        (told.message.as_str(), &*told.kind, told.code.as_deref()),
+        ("no room", "requests", Some("x"))
+    );
+    let silent = ErrorBody::upstream(UpstreamError::default());
+    assert_eq!(silent.code.as_deref(), Some("upstream_error"));
+    assert!(!silent.message.is_empty());
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_can_be_read(body in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = UpstreamError::read(&body);
+    }
+}

@@ -1,1 +1,310 @@
+//! Usage is the latest the provider said, in classes that do not overlap; absent is not zero.
 
+use bytes::Bytes;
+use domain::parts::TextSize;
+use domain::usage::{TokenUsage, UsageSource};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{ChatResponse, EventKind, ReportedUsage, StreamUsage};
+use crate::sse::{SseEvent, SseFramer};
+
+fn reported(usage: &Value) -> ReportedUsage {
+    ChatResponse::read(json!({ "choices": [], "usage": usage }).to_string().as_bytes()).reported
+}
+
+fn usage(usage: &Value) -> Option<TokenUsage> {
+    reported(usage).to_usage()
+}
+
+fn observe(events: &[&str]) -> (StreamUsage, Vec<EventKind>) {
+    let mut seen = StreamUsage::new();
+    let kinds = events.iter().map(|event| seen.observe(event.as_bytes()).kind).collect();
+    (seen, kinds)
+}
+
+#[test]
+fn classes_do_not_overlap() {
+    assert_eq!(
+        usage(&json!({
+            "prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150,
+            "prompt_tokens_details": { "cached_tokens": 60, "audio_tokens": 0, "cache_write_tokens": 30 },
+            "completion_tokens_details": { "reasoning_tokens": 20 },
+        })),
+        Some(TokenUsage {
+            input_fresh_tokens: 10,
+            cache_read_tokens: 60,
+            cache_write_5m_tokens: 30,
+            cache_write_1h_tokens: 0,
+            output_tokens: 50,
+            reasoning_tokens: 20,
+        })
+    );
+}
+
+#[test]
+fn figures_that_cannot_be_are_kept_within_the_total() {
+    let usage = usage(&json!({
+        "prompt_tokens": 10, "completion_tokens": 5,
+        "prompt_tokens_details": { "cached_tokens": 60, "cache_write_tokens": 7 },
+        "completion_tokens_details": { "reasoning_tokens": 20 },
+    }))
+    .expect("input and output are there");
+    assert_eq!(
+        (
+            usage.input_fresh_tokens,
+            usage.cache_read_tokens,
+            usage.cache_write_5m_tokens
+        ),
+        (0, 10, 0)
+    );
+    assert_eq!((usage.output_tokens, usage.reasoning_tokens), (5, 5));
+}
+
+#[test]
+fn absent_is_not_zero() {
+    assert!(reported(&Value::Null).is_empty());
+    assert!(reported(&json!({})).is_empty());
+    assert!(ChatResponse::read(b"{}").reported.is_empty());
+    assert_eq!(usage(&json!({ "prompt_tokens": 7 })), None);
+    assert_eq!(usage(&json!({ "prompt_tokens": 7, "completion_tokens": null })), None);
+    let zero = usage(&json!({ "prompt_tokens": 7, "completion_tokens": 0 })).expect("zero was said");
+    assert_eq!((zero.input_fresh_tokens, zero.output_tokens), (7, 0));
+}
+
+#[test]
+fn what_was_left_out_is_taken_from_the_estimate_and_what_was_said_is_kept() {
+    let complete = reported(&json!({ "prompt_tokens": 7, "completion_tokens": 3 }));
+    let (usage, source) = complete.or_estimate(1_000, 1_000);
+    assert_eq!(
+        (usage.input_fresh_tokens, usage.output_tokens, source),
+        (7, 3, UsageSource::Reported)
+    );
+    let partial = reported(&json!({ "prompt_tokens": 7, "prompt_tokens_details": { "cached_tokens": 4 } }));
+    let (usage, source) = partial.or_estimate(1_000, 12);
+    assert_eq!((usage.input_fresh_tokens, usage.cache_read_tokens), (3, 4));
+    assert_eq!((usage.output_tokens, source), (12, UsageSource::Estimated));
+    let (usage, source) = ReportedUsage::default().or_estimate(8, 12);
+    assert_eq!(
+        (usage.input_fresh_tokens, usage.output_tokens, source),
+        (8, 12, UsageSource::Estimated)
+    );
+}
+
+#[test]
+fn reasoning_that_is_only_in_the_total_is_charged() {
+    for details in [json!({ "reasoning_tokens": 30 }), json!(null)] {
+        let usage = usage(&json!({
+            "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 45, "completion_tokens_details": details,
+        }))
+        .expect("usage");
+        assert_eq!((usage.output_tokens, usage.reasoning_tokens), (35, 30));
+    }
+}
+
+#[test]
+fn other_providers_names_for_cached_input_are_understood() {
+    for other in [
+        json!({ "prompt_cache_hit_tokens": 6 }),
+        json!({ "cached_tokens": 6, "prompt_tokens_details": "none" }),
+    ] {
+        let mut said = json!({ "prompt_tokens": 10, "completion_tokens": 5 });
+        said.as_object_mut()
+            .expect("an object")
+            .extend(other.as_object().expect("an object").clone());
+        let usage = usage(&said).expect("usage");
+        assert_eq!((usage.input_fresh_tokens, usage.cache_read_tokens), (4, 6));
+    }
+}
+
+#[test]
+fn numbers_may_be_written_as_fractions_and_nonsense_is_no_figure() {
+    let said = reported(&json!({ "prompt_tokens": 10.0, "completion_tokens": 4.2, "total_tokens": -3 }));
+    assert_eq!(
+        (said.prompt_tokens, said.completion_tokens, said.total_tokens),
+        (Some(10), Some(5), None)
+    );
+    let said = reported(&json!({ "prompt_tokens": "many", "completion_tokens": [4] }));
+    assert!(said.is_empty());
+    let said = reported(&json!({ "prompt_tokens": u64::MAX, "completion_tokens": u64::MAX, "total_tokens": u64::MAX }));
+    assert_eq!(said.to_usage().map(|usage| usage.total_tokens()), Some(u64::MAX));
+}
+
+#[test]
+fn running_usage_is_the_latest_and_never_a_sum() {
+    let chunk = |completion: u64| {
+        json!({ "choices": [{ "delta": { "content": "x" } }], "usage": { "prompt_tokens": 9, "completion_tokens": completion } })
+            .to_string()
+    };
+    let (seen, kinds) = observe(&[&chunk(1), &chunk(2), &chunk(15), "[DONE]"]);
+    assert_eq!(seen.reported.completion_tokens, Some(15));
+    assert_eq!(seen.reported.prompt_tokens, Some(9));
+    assert_eq!(
+        kinds[2],
+        EventKind::Delta,
+        "a chunk with choices is the caller's, whatever else it carries"
+    );
+    assert_eq!(seen.output.pieces, 3);
+}
+
+#[test]
+fn a_later_chunk_without_a_figure_keeps_the_earlier_one() {
+    let (seen, _) = observe(&[
+        r#"{"choices":[],"usage":{"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":3}}}"#,
+        r#"{"choices":[],"usage":{"completion_tokens":4,"prompt_tokens":null}}"#,
+        r#"{"choices":[],"usage":null}"#,
+    ]);
+    let usage = seen.reported.to_usage().expect("both are known now");
+    assert_eq!(
+        (usage.input_fresh_tokens, usage.cache_read_tokens, usage.output_tokens),
+        (6, 3, 4)
+    );
+}
+
+#[test]
+fn the_usage_only_chunk_is_told_from_the_others() {
+    let (seen, kinds) = observe(&[
+        r#"{"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}"#,
+        r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
+        r#"{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}"#,
+        r#"{"choices":[],"prompt_filter_results":[]}"#,
+        " [DONE] ",
+        "oops",
+    ]);
+    use EventKind::{Delta, Done, Unreadable, UsageOnly};
+    assert_eq!(kinds, [Delta, Delta, UsageOnly, Delta, Done, Unreadable]);
+    assert!(seen.has_finish_reason && seen.is_done && seen.is_finished());
+    assert_eq!(seen.output.pieces, 0);
+}
+
+#[test]
+fn text_reasoning_and_tool_arguments_are_all_measured() {
+    let (seen, _) = observe(&[
+        r#"{"choices":[{"delta":{"content":"数据 ok"}}]}"#,
+        r#"{"choices":[{"delta":{"reasoning_content":"hmm","reasoning":"hmm"}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a"}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\":1}"}}]}},{"delta":{"refusal":"no"}}]}"#,
+        r#"{"choices":[{"delta":{"function_call":{"name":"g","arguments":"{}"}}}]}"#,
+        r#"{"choices":[{"delta":{"content":[{"type":"text","text":"abc"}]}}]}"#,
+        r#"{"choices":[{"delta":{"content":null,"audio":{"data":"xxxxxxxx"}},"finish_reason":null}]}"#,
+    ]);
+    let ascii = |ascii_bytes| TextSize {
+        ascii_bytes,
+        other_bytes: 0,
+    };
+    let other = TextSize {
+        ascii_bytes: 0,
+        other_bytes: 6,
+    };
+    // " ok", "no", and "text" with "abc": the type is counted too, which an estimate can bear.
+    assert_eq!(seen.output.content, ascii(3 + 2 + 7) + other);
+    assert_eq!(
+        seen.output.reasoning,
+        ascii(3),
+        "the same text under two names counts once"
+    );
+    assert_eq!(seen.output.tool_calls, ascii(1 + 3 + 4 + 1 + 2));
+    assert_eq!(seen.output.pieces, 7);
+    assert!(!seen.is_finished());
+}
+
+#[test]
+fn an_error_within_a_stream_is_seen() {
+    let (seen, kinds) = observe(&[r#"{"error":{"message":"overloaded","type":"server_error","code":"busy"}}"#]);
+    assert_eq!(kinds, [EventKind::Error]);
+    let error = seen.error.expect("an error");
+    assert_eq!(
+        (error.message.as_deref(), error.code.as_deref()),
+        (Some("overloaded"), Some("busy"))
+    );
+    let (seen, kinds) = observe(&[r#"{"choices":[{"delta":{"content":"x"}}],"error":null}"#]);
+    assert_eq!((kinds, seen.error), (vec![EventKind::Delta], None));
+}
+
+fn event(raw: &str) -> SseEvent {
+    let mut framer = SseFramer::new();
+    framer.push(Bytes::copy_from_slice(raw.as_bytes()));
+    framer.next_event().ok().flatten().expect("an event")
+}
+
+#[test]
+fn null_usage_can_be_cut_out_so_that_a_caller_who_did_not_ask_does_not_see_it() {
+    for (with, without) in [
+        (r#"{"choices":[{}],"usage":null}"#, r#"{"choices":[{}]}"#),
+        (
+            r#"{"choices":[{}], "usage" : null , "id":"x"}"#,
+            r#"{"choices":[{}] , "id":"x"}"#,
+        ),
+        (r#"{"usage":null, "choices":[{}]}"#, r#"{ "choices":[{}]}"#),
+        (r#"{ "usage":null }"#, "{ }"),
+    ] {
+        let event = event(&format!("data: {with}\n\n"));
+        let observed = StreamUsage::new().observe(event.data.as_deref().unwrap_or_default());
+        let (before, after) = event.without(&observed.null_usage.expect(with)).expect(with);
+        assert_eq!(
+            [before, after].concat(),
+            format!("data: {without}\n\n").as_bytes(),
+            "{with}"
+        );
+    }
+    for none in [
+        r#"{"choices":[{}]}"#,
+        r#"{"choices":[{"usage":null}]}"#,
+        r#"{"choices":[],"usage":{"prompt_tokens":1}}"#,
+        r#"{"us\u0061ge":null}"#,
+    ] {
+        assert_eq!(StreamUsage::new().observe(none.as_bytes()).null_usage, None, "{none}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_end_in_an_observation(data in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut seen = StreamUsage::new();
+        seen.observe(&data);
+        prop_assert!(seen.reported.is_empty());
+    }
+
+    #[test]
+    fn any_shape_of_the_fields_ends_in_an_observation(
+        words in prop::collection::vec(prop::sample::select(vec![
+            "{", "}", "[", "]", ",", ":", "\"choices\":", "\"delta\":", "\"usage\":", "null", "1e999", "-1", "\"\\ud800\"",
+            "\"prompt_tokens\":", "\"prompt_tokens_details\":", "\"tool_calls\":", "\"content\":", "\"x\"", "true", " ",
+        ]), 0..40),
+    ) {
+        let data = words.concat();
+        let observed = StreamUsage::new().observe(data.as_bytes());
+        if let Some(range) = observed.null_usage {
+            prop_assert!(data.get(range).is_some());
+        }
+    }
+
+    #[test]
+    fn usage_never_exceeds_what_was_said(figures in prop::array::uniform6(prop::option::of(any::<u64>()))) {
+        let [prompt_tokens, completion_tokens, total_tokens, cached_tokens, cache_write_tokens, reasoning_tokens] = figures;
+        let said = ReportedUsage {
+            prompt_tokens, completion_tokens, total_tokens, cached_tokens, cache_write_tokens, reasoning_tokens,
+        };
+        if let Some(usage) = said.to_usage() {
+            prop_assert_eq!(Some(usage.input_tokens()), prompt_tokens);
+            prop_assert!(usage.reasoning_tokens <= usage.output_tokens);
+            prop_assert!(Some(usage.output_tokens) >= completion_tokens);
+        }
+    }
+
+    #[test]
+    fn a_cut_out_field_leaves_the_same_json_without_it(
+        fields in prop::collection::btree_map("[a-z]{1,4}", any::<Option<String>>(), 0..4),
+        place in 0_usize..5,
+        blank in prop::sample::select(vec!["", " ", "\t "]),
+    ) {
+        prop_assume!(!fields.contains_key("usage"));
+        let mut written: Vec<String> =
+            fields.iter().map(|(name, value)| format!("{}{blank}:{blank}{}", json!(name), json!(value))).collect();
+        written.insert(place.min(written.len()), format!("\"usage\"{blank}:{blank}null"));
+        let data = format!("{{{blank}{}{blank}}}", written.join(&format!("{blank},{blank}")));
+        let range = StreamUsage::new().observe(data.as_bytes()).null_usage.expect("it is there");
+        let rest = format!("{}{}", &data[..range.start], &data[range.end..]);
+        prop_assert_eq!(serde_json::from_str::<Value>(&rest).ok(), Some(json!(fields)), "{}", rest);
+    }
+}
