@@ -310,6 +310,3 @@ fn seconds_cap(scopes: &[ScopeLimits], model: &str, priority: Priority) -> Optio
         .map(|limit| limit.value)
         .min()
 }
-
-#[cfg(test)]
-mod tests;
