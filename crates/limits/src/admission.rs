@@ -67,7 +67,8 @@ pub struct Admission<'a> {
     pub priority: Priority,
     /// What it is thought to use.
     pub estimate: Estimate,
-    /// The nodes it belongs to in the order of the tree: global, group, model, tenant, user, key. Each at most once.
+    /// The nodes it belongs to in the order of the tree: global, group, model, tenant, user, key. Each at most once. One
+    /// without limits may be left out, but then its budgets, should a limit come back, do not know what they missed.
     pub scopes: &'a [ScopeLimits],
     /// Upstreams in the order of preference; the first with room is taken. Empty takes none.
     pub upstreams: &'a [UpstreamCandidate],

@@ -13,11 +13,17 @@ use crate::members::Members;
 /// mark covers both: more is counted for a while, never less.
 const SINCE_ENTRIES_MAX: usize = 1_024;
 
+/// How long requests may pass by a budget whose limit is away before it closes. Requests under the policy before and
+/// after a change overlap for less: those leave it open, and its base wanted.
+const UNCOUNTED_MS_MAX: i64 = 10_000;
+
 /// One budget's current period and the one before, whose late settlements still arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
     /// Every admission since then was counted here: a later period starts at zero.
     first_seen: DateTime<Utc>,
+    /// When a request first passed by since the base was set.
+    uncounted_since: Option<DateTime<Utc>>,
     current: BudgetSpan,
     previous: Option<BudgetSpan>,
 }
@@ -27,6 +33,7 @@ impl Budget {
     pub(crate) fn new(span: Span, now: DateTime<Utc>) -> Self {
         Self {
             first_seen: now,
+            uncounted_since: None,
             current: BudgetSpan::new(span, None),
             previous: None,
         }
@@ -65,8 +72,8 @@ impl Budget {
         self.previous.as_ref().filter(|previous| previous.span.contains(at))
     }
 
-    /// Whether the period of `at`, which has not been looked at yet, will start at zero.
-    pub(crate) fn starts_at_zero(&self, span: Span) -> bool {
+    /// Whether a period that has not been looked at yet will start at zero.
+    fn starts_at_zero(&self, span: Span) -> bool {
         span.start >= self.current.span.end && span.start >= self.first_seen
     }
 
@@ -83,13 +90,39 @@ impl Budget {
         if span.start >= self.current.span.end {
             self.move_on(span);
         }
-        self.span_starting(span.start).is_some_and(|found| found.set_base(base))
+        let is_set = self.span_starting(span.start).is_some_and(|found| found.set_base(base));
+        if is_set && self.current.span.start == span.start {
+            self.uncounted_since = None;
+        }
+        is_set
     }
 
-    /// Closes it: requests passed by uncounted while its limit was away.
-    pub(crate) fn lapse(&mut self, now: DateTime<Utc>) {
-        self.first_seen = now;
-        self.current.base = None;
+    /// A request passed by uncounted because the limit is away, or not there yet.
+    pub(crate) fn pass_by(&mut self, now: DateTime<Utc>) {
+        self.first_seen = self.first_seen.max(now);
+        self.uncounted_since.get_or_insert(now);
+    }
+
+    /// Whether what is known of the period of `at` is enough to admit.
+    pub(crate) fn is_open(&self, at: DateTime<Utc>) -> bool {
+        let is_counted = self
+            .uncounted_since
+            .is_none_or(|since| (at - since).num_milliseconds() <= UNCOUNTED_MS_MAX);
+        is_counted && self.find_span(at).is_some_and(|span| span.base.is_some())
+    }
+
+    /// Whether the base of the period of `at` is missing, or misses requests that passed by.
+    pub(crate) fn wants_base(&self, at: DateTime<Utc>) -> bool {
+        self.uncounted_since.is_some() || !self.is_open(at)
+    }
+
+    /// Whether the period that starts at `span.start` needs no base any more.
+    pub(crate) fn has_base(&mut self, span: Span) -> bool {
+        if self.starts_at_zero(span) {
+            return true;
+        }
+        let is_counted = self.uncounted_since.is_none();
+        is_counted && self.span_starting(span.start).is_some_and(|found| found.base.is_some())
     }
 
     pub(crate) fn drop_expired(&mut self, orphan_ms: u64, now_ms: u64) {
@@ -108,6 +141,7 @@ impl Budget {
         let base = self.starts_at_zero(span).then_some(BudgetBase::ZERO);
         let ended = std::mem::replace(&mut self.current, BudgetSpan::new(span, base));
         self.previous = Some(ended);
+        self.uncounted_since = None;
     }
 }
 

@@ -284,7 +284,7 @@ impl Counter {
             Kind::Concurrency(members) => reading.reset_ms = members.is_empty().then_some(0),
             Kind::Budget(budget) => {
                 let span = budget.find_span(now.wall);
-                reading.is_known = span.is_some_and(|span| span.base().is_some());
+                reading.is_known = budget.is_open(now.wall);
                 reading.reset_ms = span.map(|span| ms_until(span.span.end, now.wall));
             }
         }
@@ -306,13 +306,18 @@ impl Counter {
         })
     }
 
-    /// A request it would have counted passes by uncounted.
-    pub(crate) fn lapse(&mut self, model: &str, priority: Priority, now: Now) {
+    /// Whether it is a budget whose base is missing or misses something.
+    pub(crate) fn wants_base(&self, at: DateTime<Utc>) -> bool {
+        matches!(&self.kind, Kind::Budget(budget) if budget.wants_base(at))
+    }
+
+    /// A request that it would have counted passes by, its limit being away.
+    pub(crate) fn pass_by(&mut self, model: &str, priority: Priority, now: Now) {
         let slot = &self.slot;
         let counts =
             slot.model.as_deref().is_none_or(|only| only == model) && slot.priority.is_none_or(|only| only == priority);
         if let (true, Kind::Budget(budget)) = (counts, &mut self.kind) {
-            budget.lapse(now.wall);
+            budget.pass_by(now.wall);
         }
     }
 }

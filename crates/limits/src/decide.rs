@@ -122,7 +122,7 @@ fn check_room(limit: &Limit, counter: &Counter, need: u64, now: Now) -> Result<(
             if need == 0 {
                 return Ok(());
             }
-            if span.base().is_none() {
+            if !budget.is_open(now.wall) {
                 return Err(Refusal::new(RefusalCode::BudgetUnknown, None));
             }
             let left = i128::from(limit.value) - span.spent() - i128::from(need);

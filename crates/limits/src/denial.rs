@@ -52,7 +52,7 @@ pub struct Denial {
     pub chain: Vec<ScopeCheck>,
     /// Whether only the caller's own traffic counts there: "you" instead of "the service".
     pub is_own_limit: bool,
-    /// Budgets on the way that have no base, whatever the code: set them and ask again.
+    /// Budgets on the way whose base is missing or misses something, whatever the code: set them and ask again.
     pub unknown_budgets: Vec<BudgetKey>,
     /// The tightest limits, for response headers.
     pub tightest: Tightest,

@@ -44,7 +44,8 @@ impl Hold {
         &self.rehearsed
     }
 
-    /// Budgets in rehearsal that have no base yet: set them.
+    /// Budgets whose base is wanted although they did not refuse: they are in rehearsal, or missed requests while their
+    /// limit was away.
     pub fn unknown_budgets(&self) -> &[BudgetKey] {
         &self.unknown_budgets
     }

@@ -16,12 +16,21 @@
 //! - budgets: base + since + holds; see [`BudgetBase`]. `ceiling` is held.
 //! - per-request caps: `ceiling` against the cap. `request_seconds` is the gateway's time-out and not checked here.
 //!
-//! A value of zero admits nothing, whatever the request needs.
+//! A value of zero admits nothing, whatever the request needs: rates and concurrency of zero answer `request_too_large`,
+//! which no queue and no retry heals. A request that needs nothing of a dimension (no output tokens, an explicit price of
+//! zero) passes its token rates and budgets even when they are spent.
 //!
 //! # Counters and limits
 //!
 //! A counter belongs to (scope, dimension, window or period, model, priority): a limit that changes its value keeps it.
-//! A limit in rehearsal counts every request, refuses none, and its verdict is kept on the hold.
+//! A limit in rehearsal counts every request, refuses none, and its verdict is kept on the hold. Counters are dropped by
+//! [`Limits::sweep`] when nothing is held and a new one would say the same; budgets stay for their period and a day.
+//!
+//! # Budgets
+//!
+//! A budget without a base refuses with `budget_unknown`; [`Denial::unknown_budgets`] names what to read. A period that
+//! begins while its budget is counted here starts at zero. Entries are told apart by the journal's sequence numbers, so
+//! that bases may be set at any time, late or twice.
 //!
 //! # Which store
 //!

@@ -26,6 +26,9 @@ impl Limits {
     ///
     /// # Errors
     /// The [`Denial`] worth telling where a limit refuses. No counter has changed then.
+    ///
+    /// # Panics
+    /// When the scopes are not in the order of the tree, or a candidate is no upstream.
     pub async fn admit(&self, admission: &Admission<'_>, now: Now) -> Result<Hold, Box<Denial>> {
         Memory::admit(&self.memory, admission, now)
     }
@@ -49,7 +52,7 @@ impl Limits {
         self.memory.set_budget(key, base, now)
     }
 
-    /// Whether this budget has a base for this period.
+    /// Whether this budget needs no base for this period: it has one, and no request has passed by it since.
     pub async fn has_budget(&self, key: &BudgetKey) -> bool {
         self.memory.has_budget(key)
     }

@@ -245,12 +245,9 @@ impl Memory {
 
     pub(crate) fn has_budget(&self, key: &BudgetKey) -> bool {
         self.find_node(&key.scope).is_some_and(|node| {
-            node.lock().find_budget(key).is_some_and(|budget| {
-                budget.starts_at_zero(key.span)
-                    || budget
-                        .span_starting(key.span.start)
-                        .is_some_and(|span| span.base().is_some())
-            })
+            node.lock()
+                .find_budget(key)
+                .is_some_and(|budget| budget.has_base(key.span))
         })
     }
 

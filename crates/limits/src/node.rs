@@ -173,7 +173,7 @@ impl<'a> Level<'a> {
 
     /// Takes what the request needs from every counter, once each.
     pub(crate) fn take(&mut self, admission: &Admission<'_>, settings: &Settings, now: Now) -> Vec<(u64, Taken)> {
-        self.lapse_budgets_without_limit(admission, now);
+        self.pass_by_budgets_without_limit(admission, now);
         let mut taken: Vec<(u64, Taken)> = Vec::with_capacity(self.checks.len());
         for check in &self.checks {
             let Some(counter) = check.counter.map(|index| &mut self.node.counters[index]) else {
@@ -210,12 +210,11 @@ impl<'a> Level<'a> {
         }
     }
 
-    /// Budgets here that have no base.
+    /// Budgets here whose base is missing or misses something.
     pub(crate) fn unknown_budgets(&self, now: Now, into: &mut Vec<BudgetKey>) {
         for check in &self.checks {
-            let is_unknown = matches!(check.answer, Err(refusal) if refusal.code == RefusalCode::BudgetUnknown);
-            if let (true, Some(index)) = (is_unknown, check.counter) {
-                let counter = &self.node.counters[index];
+            let counter = check.counter.map(|index| &self.node.counters[index]);
+            if let Some(counter) = counter.filter(|counter| counter.wants_base(now.wall)) {
                 into.extend(counter.budget_key_at(&self.of.scope, now.wall));
             }
         }
@@ -267,9 +266,8 @@ impl<'a> Level<'a> {
         })
     }
 
-    /// A budget that this request would have counted in, but whose limit is gone: from here on it misses spend. It is
-    /// closed, and read again should the limit come back.
-    fn lapse_budgets_without_limit(&mut self, admission: &Admission<'_>, now: Now) {
+    /// Tells budgets that this request would have counted in, were their limit not away, that they miss something.
+    fn pass_by_budgets_without_limit(&mut self, admission: &Admission<'_>, now: Now) {
         let met = self.checks.iter().filter(|check| check.counter.is_some()).count();
         if self.node.counters.len() <= met {
             return;
@@ -277,7 +275,7 @@ impl<'a> Level<'a> {
         let checks = &self.checks;
         for (index, counter) in self.node.counters.iter_mut().enumerate() {
             if checks.iter().all(|check| check.counter != Some(index)) {
-                counter.lapse(admission.model, admission.priority, now);
+                counter.pass_by(admission.model, admission.priority, now);
             }
         }
     }

@@ -214,6 +214,15 @@ fn a_rehearsed_limit_counts_and_refuses_nothing() {
 }
 
 #[test]
+fn a_rehearsed_token_limit_recovers_within_a_window_however_far_it_was_passed() {
+    let mut world = World::new(vec![on(Scope::Global, vec![rehearsed(Dimension::InputTokens, 600)])]);
+    let _far = world.admit_all(100);
+    world.pass(66_000);
+    let hold = world.admit().expect("refuses nothing");
+    assert!(hold.rehearsed().is_empty());
+}
+
+#[test]
 fn a_rehearsal_share_judges_enforced_limits_at_a_part_of_their_value() {
     let budget = Limit {
         period: Period::Day,

@@ -259,6 +259,11 @@ fn tokens_that_slow_requests_give_back_late_do_not_add_up_to_a_second_minute() {
         "{} tokens in a minute",
         admitted.len() * 10
     );
+    let wait_ms = world.refused().retry_after_ms.expect("rates know when");
+    world.pass(wait_ms - 1);
+    world.refused();
+    world.pass(1);
+    let _opened = world.admit().expect("the window let go");
 }
 
 #[test]
@@ -524,14 +529,42 @@ fn a_budget_without_a_base_is_closed_and_listed() {
 }
 
 #[test]
-fn a_budget_whose_limit_was_away_is_read_again() {
+fn a_budget_whose_limit_was_away_is_closed_until_it_is_read_again() {
     let budget = vec![on(tenant(1), vec![limit(Dimension::BudgetCost, 25)])];
     let mut world = World::with_budgets(budget.clone());
+    let budget_key = world.budget_keys().remove(0);
+    assert!(ready(world.limits.has_budget(&budget_key)));
     world.scopes = vec![on(tenant(1), vec![])];
     let uncounted = world.admit().expect("no limit");
     world.settle(uncounted, amounts(1, 1, 25), 1);
+    world.pass(10_001);
     world.scopes = budget;
-    assert_eq!(world.refused().code, RefusalCode::BudgetUnknown);
+    assert!(!ready(world.limits.has_budget(&budget_key)));
+    let denial = world.refused();
+    assert_eq!(denial.code, RefusalCode::BudgetUnknown);
+    assert_eq!(denial.unknown_budgets, std::slice::from_ref(&budget_key));
+    world.set_budgets(25, 1);
+    assert!(ready(world.limits.has_budget(&budget_key)));
+    assert_eq!(world.refused().code, RefusalCode::BudgetExhausted);
+}
+
+#[test]
+fn a_budget_that_comes_into_force_under_traffic_is_open_and_read_once_more() {
+    let without = vec![on(tenant(1), vec![limit(Dimension::Requests, 100)])];
+    let with = vec![on(
+        tenant(1),
+        vec![limit(Dimension::Requests, 100), limit(Dimension::BudgetCost, 25)],
+    )];
+    let mut world = World::with_budgets(with.clone());
+    world.scopes = without;
+    let _before = world.admit().expect("the policy before");
+    world.scopes = with;
+    world.pass(500);
+    let first = world.admit().expect("its base was set beforehand");
+    assert_eq!(first.unknown_budgets(), world.budget_keys());
+    world.set_budgets(0, 0);
+    let hold = world.admit().expect("5 are left after this one");
+    assert!(hold.unknown_budgets().is_empty());
 }
 
 #[test]
