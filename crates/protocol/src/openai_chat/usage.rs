@@ -44,26 +44,33 @@ impl ReportedUsage {
 
     /// The usage in classes that do not overlap, if input and output were both said.
     pub fn to_usage(&self) -> Option<TokenUsage> {
-        let prompt = self.prompt_tokens?;
-        let completion = self.completion_tokens?;
-        let cache_read_tokens = self.cached_tokens.unwrap_or(0).min(prompt);
-        let cache_write_5m_tokens = self.cache_write_tokens.unwrap_or(0).min(prompt - cache_read_tokens);
-        // Some providers leave reasoning out of the completion and have it in the total only.
-        let output_tokens = self
-            .total_tokens
-            .map_or(completion, |total| completion.max(total.saturating_sub(prompt)));
-        let reasoning_tokens = self
-            .reasoning_tokens
-            .unwrap_or(0)
-            .max(output_tokens - completion)
-            .min(output_tokens);
+        let said_prompt = self.prompt_tokens?;
+        let said_completion = self.completion_tokens?;
+        let cached = self.cached_tokens.unwrap_or(0);
+        let written = self.cache_write_tokens.unwrap_or(0);
+        let reasoning = self.reasoning_tokens.unwrap_or(0);
+
+        // Some providers have more in the total than in its two parts: cached input beside the prompt, or reasoning
+        // beside the completion, sometimes without naming it.
+        let beside = self.total_tokens.map_or(0, |total| {
+            total.saturating_sub(said_prompt).saturating_sub(said_completion)
+        });
+        let is_cache = beside > 0 && beside == cached.saturating_add(written) && beside != reasoning;
+        let (prompt, output_tokens) = if is_cache {
+            (said_prompt.saturating_add(beside), said_completion)
+        } else {
+            (said_prompt, said_completion.saturating_add(beside))
+        };
+
+        let cache_read_tokens = cached.min(prompt);
+        let cache_write_5m_tokens = written.min(prompt - cache_read_tokens);
         Some(TokenUsage {
             input_fresh_tokens: prompt - cache_read_tokens - cache_write_5m_tokens,
             cache_read_tokens,
             cache_write_5m_tokens,
             cache_write_1h_tokens: 0,
             output_tokens,
-            reasoning_tokens,
+            reasoning_tokens: reasoning.max(output_tokens - said_completion).min(output_tokens),
         })
     }
 

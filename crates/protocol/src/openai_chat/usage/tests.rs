@@ -103,6 +103,18 @@ fn reasoning_that_is_only_in_the_total_is_charged() {
 }
 
 #[test]
+fn cached_input_that_is_only_in_the_total_is_input() {
+    let usage = usage(&json!({
+        "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 105, "prompt_tokens_details": { "cached_tokens": 90 },
+    }))
+    .expect("usage");
+    assert_eq!(
+        (usage.input_fresh_tokens, usage.cache_read_tokens, usage.output_tokens),
+        (10, 90, 5)
+    );
+}
+
+#[test]
 fn other_providers_names_for_cached_input_are_understood() {
     for other in [
         json!({ "prompt_cache_hit_tokens": 6 }),
@@ -286,9 +298,11 @@ proptest! {
             prompt_tokens, completion_tokens, total_tokens, cached_tokens, cache_write_tokens, reasoning_tokens,
         };
         if let Some(usage) = said.to_usage() {
-            prop_assert_eq!(Some(usage.input_tokens()), prompt_tokens);
-            prop_assert!(usage.reasoning_tokens <= usage.output_tokens);
+            prop_assert!(Some(usage.input_tokens()) >= prompt_tokens);
             prop_assert!(Some(usage.output_tokens) >= completion_tokens);
+            prop_assert!(usage.reasoning_tokens <= usage.output_tokens);
+            let parts = prompt_tokens.unwrap_or(0).saturating_add(completion_tokens.unwrap_or(0));
+            prop_assert_eq!(usage.total_tokens(), total_tokens.unwrap_or(0).max(parts));
         }
     }
 
