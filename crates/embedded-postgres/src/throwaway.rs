@@ -1,23 +1,27 @@
 //! A server for tests, gone with all its data when this process ends, however it ends.
 
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
 use crate::{Cluster, Durability, EmbeddedPostgresError, Result, io_error};
 
-/// Waits until its standard input closes, which the end of this process does; then ends server `$1` and removes its
-/// data `$2`. The server's last act is to remove its pid file.
+/// Waits until its standard input closes, which the end of this process does; then ends the server over `$1` and
+/// removes that directory. The server's last act is to remove its pid file.
 const WATCH: &str = r#"
 read -r _
-kill -QUIT "$1"
+pid_file="$1/postgres/postmaster.pid"
+if [ -e "$pid_file" ]; then
+    kill -QUIT "$(head -n 1 "$pid_file")"
+fi
 tries=100
-while [ "$tries" -gt 0 ] && [ -e "$2/postgres/postmaster.pid" ]; do
+while [ "$tries" -gt 0 ] && [ -e "$pid_file" ]; do
     sleep 0.1
     tries=$((tries - 1))
 done
-rm -rf "$2"
+rm -rf "$1"
 "#;
 
 /// A server over a temporary directory. It ends when dropped, and also when this process is killed or exits without
@@ -38,11 +42,10 @@ impl Throwaway {
             .prefix("tollgate-postgres-")
             .tempdir()
             .map_err(io_error("create a directory in", &temporary))?;
-        let cluster = Cluster::start(data_dir.path(), Durability::Disposable)?;
-        let shell = std::path::Path::new("sh");
+        // First, so that this process can be killed at any time.
+        let shell = Path::new("sh");
         let watch = Command::new(shell)
             .args(["-c", WATCH, "watch"])
-            .arg(cluster.process_id().to_string())
             .arg(data_dir.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -50,6 +53,7 @@ impl Throwaway {
             .process_group(0)
             .spawn()
             .map_err(io_error("start", shell))?;
+        let cluster = Cluster::start(data_dir.path(), Durability::Disposable)?;
         Ok(Self {
             watch,
             cluster,
