@@ -87,6 +87,18 @@ fn a_learned_ratio_moves_what_is_expected() {
 }
 
 #[test]
+fn a_ceiling_is_not_below_what_is_expected_however_dear_the_model_has_been() {
+    let book = RatioBook::new();
+    for _ in 0..LEARNED_AFTER {
+        book.observe("m", 1, 1_000);
+    }
+    let sample = "word ".repeat(400);
+    let estimate = Counter::new().estimate_input(Encoding::Ratio, book.ratio("m"), 1, [text(&sample)]);
+    assert!(estimate.expected_tokens > sample.len() as u64);
+    assert!(estimate.ceiling_tokens >= estimate.expected_tokens);
+}
+
+#[test]
 fn media_are_bounded_by_part() {
     let weigh = |kind, bytes| {
         let with = estimate(Encoding::O200kBase, [medium(kind, bytes)]);

@@ -115,6 +115,17 @@ fn cached_input_that_is_only_in_the_total_is_input() {
 }
 
 #[test]
+fn what_could_be_cached_input_or_reasoning_is_charged_as_the_dearer_reasoning() {
+    let usage = usage(&json!({
+        "prompt_tokens": 40, "completion_tokens": 5, "total_tokens": 55,
+        "prompt_tokens_details": { "cached_tokens": 10 }, "completion_tokens_details": { "reasoning_tokens": 10 },
+    }))
+    .expect("usage");
+    assert_eq!((usage.input_tokens(), usage.cache_read_tokens), (40, 10));
+    assert_eq!((usage.output_tokens, usage.reasoning_tokens), (15, 10));
+}
+
+#[test]
 fn other_providers_names_for_cached_input_are_understood() {
     for other in [
         json!({ "prompt_cache_hit_tokens": 6 }),
