@@ -1,3 +1,8 @@
 //! Everything that crosses crates, in one binary: one link for all.
 
+mod admission;
+mod endings;
+mod errors;
+mod outage;
+mod policy;
 mod tidy;

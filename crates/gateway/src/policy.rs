@@ -33,6 +33,7 @@ pub struct PolicySnapshot {
     models: HashMap<String, Arc<ModelPolicy>>,
     upstreams: HashMap<UpstreamId, Arc<UpstreamPolicy>>,
     limits: HashMap<Target, Arc<[Limit]>>,
+    no_limits: Arc<[Limit]>,
 }
 
 /// A tenant with what follows from its plan.
@@ -136,7 +137,8 @@ impl PolicySnapshot {
             .filter(|entry| entry.upstream.disabled_at.is_none())
     }
 
-    /// The scopes a request counts in, in tree order, those without limits left out; upstreams apart.
+    /// The scopes a request counts in, in tree order; upstreams apart. Those without limits are among them: a budget
+    /// that comes back to a scope is known to have been away.
     pub fn scopes(
         &self,
         key: &Key,
@@ -145,28 +147,19 @@ impl PolicySnapshot {
         model: &ModelPolicy,
     ) -> Vec<ScopeLimits> {
         let mut scopes = Vec::with_capacity(6);
-        let mut push = |scope: ScopeLimits| {
-            if !scope.limits.is_empty() {
-                scopes.push(scope);
-            }
-        };
-        if let Some(limits) = self.limits.get(&Target::Node(Scope::Global)) {
-            push(ScopeLimits {
-                scope: Scope::Global,
-                limits: Arc::clone(limits),
-            });
-        }
-        model.scopes.iter().cloned().for_each(&mut push);
-        push(tenant.own.clone());
+        scopes.push(self.node_or_classes(Scope::Global, &[&self.no_limits]));
+        scopes.extend(model.scopes.iter().cloned());
+        scopes.push(tenant.own.clone());
         if let Some(id) = user.id() {
             let scope = Scope::User(tenant.tenant.id, Arc::clone(id));
-            let classes: [&Arc<[Limit]>; 2] = match user {
-                RequestUser::EndUser(_) => [&tenant.every_end_user, &tenant.every_user],
-                RequestUser::Owner(_) | RequestUser::Nobody => [&tenant.every_user, &tenant.every_user],
-            };
-            push(self.node_or_classes(scope, &classes));
+            scopes.push(match user {
+                RequestUser::EndUser(_) => {
+                    self.node_or_classes(scope, &[&tenant.every_end_user, &tenant.every_user])
+                }
+                RequestUser::Owner(_) | RequestUser::Nobody => self.node_or_classes(scope, &[&tenant.every_user]),
+            });
         }
-        push(self.node_or_classes(Scope::Key(key.id), &[&tenant.every_key]));
+        scopes.push(self.node_or_classes(Scope::Key(key.id), &[&tenant.every_key]));
         scopes
     }
 
@@ -233,7 +226,7 @@ impl PolicySnapshot {
         let limits = match (own, classes) {
             // The common case costs no allocation.
             (None, [only]) => Arc::clone(only),
-            (None, [first, second]) if first.is_empty() || Arc::ptr_eq(first, second) => Arc::clone(second),
+            (None, [first, second]) if first.is_empty() => Arc::clone(second),
             _ => effective(own.into_iter().chain(classes.iter().copied()).map(|limits| &limits[..])).into(),
         };
         ScopeLimits { scope, limits }
@@ -420,6 +413,7 @@ impl PolicyRows {
             models,
             upstreams,
             limits,
+            no_limits: Arc::from([]),
         })
     }
 

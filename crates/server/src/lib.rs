@@ -1,3 +1,14 @@
 //! The binary: configuration, wiring, background tasks, lifecycle, embedded Postgres.
+//!
+//! [`wiring`] is the whole process in one readable function.
 
+pub mod config;
+pub mod data_dir;
+pub mod demo;
 pub mod embedded_postgres;
+pub mod health;
+pub mod logging;
+pub mod operator;
+pub mod serve;
+pub mod site;
+pub mod wiring;

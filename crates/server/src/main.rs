@@ -1,2 +1,39 @@
-//! placeholder
-fn main() {}
+//! The program `tollgate`.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use server::config::{Cli, Command, OperatorCommand};
+use server::logging::{self, LogFormat};
+use server::{demo, operator, serve};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Serve(args) => {
+            logging::start(args.log_format, "info");
+            serve::serve(args).await
+        }
+        Command::Demo(args) => {
+            logging::start(LogFormat::Text, "warn");
+            demo::demo(args).await
+        }
+        Command::Migrate(args) => {
+            logging::start(LogFormat::Text, "warn");
+            serve::migrate(args).await
+        }
+        Command::Operator {
+            command: OperatorCommand::Create(args),
+        } => {
+            logging::start(LogFormat::Text, "warn");
+            operator::create(args).await
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tollgate: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What the program is told: commands, flags and environment. Every flag has a variable and every variable a flag.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Tollgate: an LLM gateway with budgets, limits and a ledger.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, about, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve the gateway, the console and the API.
+    Serve(ServeArgs),
+    /// Serve a made-up organisation with live traffic against a simulated provider.
+    Demo(DemoArgs),
+    /// Bring the database schema up to date, and stop.
+    Migrate(DatabaseArgs),
+    /// Manage operators from the command line.
+    Operator {
+        /// What to do with operators.
+        #[command(subcommand)]
+        command: OperatorCommand,
+    },
+}
+
+/// Operators from the command line.
+#[derive(Debug, Subcommand)]
+pub enum OperatorCommand {
+    /// Create an operator and print a one-time link to choose the password.
+    Create(OperatorCreateArgs),
+}
+
+/// Where Postgres is.
+#[derive(Clone, Debug, Args)]
+pub struct DatabaseArgs {
+    /// Postgres, as postgres://user:password@host:5432/name. Without it a private Postgres is started under the data
+    /// directory, which is meant for evaluation.
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    pub database_url: Option<String>,
+    /// Where journal, kept policy, generated secrets and the private Postgres live. One gateway, one directory.
+    #[arg(long, env = "TOLLGATE_DATA_DIR", default_value = "data")]
+    pub data_dir: PathBuf,
+}
+
+/// How to serve.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// Postgres and the data directory.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Where the proxy listens; console and health too, unless they have an address of their own.
+    #[arg(long, env = "TOLLGATE_LISTEN", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+    /// An address of its own for console, health and metrics.
+    #[arg(long, env = "TOLLGATE_ADMIN_LISTEN")]
+    pub admin_listen: Option<SocketAddr>,
+    /// How people reach the console, such as https://tollgate.example.com: for links, and so that cookies are only sent
+    /// over TLS. The address it listens on, if absent.
+    #[arg(long, env = "TOLLGATE_PUBLIC_URL")]
+    pub public_url: Option<url::Url>,
+    /// 32 bytes in base64 or hex that seal provider credentials. Generated into the data directory if absent; every
+    /// gateway of one database needs the same.
+    #[arg(long, env = "TOLLGATE_SECRET_KEY", hide_env_values = true)]
+    pub secret_key: Option<String>,
+    /// The billing time zone, as an IANA name. Fixed at first start.
+    #[arg(long, env = "TOLLGATE_TIME_ZONE")]
+    pub time_zone: Option<chrono_tz::Tz>,
+    /// The billing currency, as an ISO 4217 code. Fixed at first start.
+    #[arg(long, env = "TOLLGATE_CURRENCY")]
+    pub currency: Option<String>,
+    /// This gateway's name, unique among those on one database. Generated into the data directory if absent.
+    #[arg(long, env = "TOLLGATE_INSTANCE")]
+    pub instance: Option<String>,
+    /// Where the console's files are. Beside the program, if absent.
+    #[arg(long, env = "TOLLGATE_SITE_DIR")]
+    pub site_dir: Option<PathBuf>,
+    /// When the journal asks for the disk: os, interval (each second) or each (before every answer).
+    #[arg(long, env = "TOLLGATE_JOURNAL_FSYNC", default_value = "interval")]
+    pub journal_fsync: ledger::FsyncPolicy,
+    /// The journal's size on disk at which no new request is taken on, in MiB.
+    #[arg(long, env = "TOLLGATE_JOURNAL_MIB_MAX", default_value_t = 4_096, value_parser = clap::value_parser!(u64).range(64..))]
+    pub journal_mib_max: u64,
+    /// How long answers under way may take when the program is told to stop, in seconds.
+    #[arg(long, env = "TOLLGATE_GRACE_SECONDS", default_value_t = 30)]
+    pub grace_seconds: u64,
+    /// How the log is written: json or text.
+    #[arg(long, env = "TOLLGATE_LOG_FORMAT", default_value = "json")]
+    pub log_format: crate::logging::LogFormat,
+}
+
+/// How to run the demo.
+#[derive(Clone, Debug, Args)]
+pub struct DemoArgs {
+    /// Where the demo keeps its data; delete it to start over.
+    #[arg(long, env = "TOLLGATE_DATA_DIR", default_value = "demo-data")]
+    pub data_dir: PathBuf,
+    /// Where it listens.
+    #[arg(long, env = "TOLLGATE_LISTEN", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+    /// Where the console's files are. Beside the program, if absent.
+    #[arg(long, env = "TOLLGATE_SITE_DIR")]
+    pub site_dir: Option<PathBuf>,
+    /// Start without the light live traffic.
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// Whom to create.
+#[derive(Clone, Debug, Args)]
+pub struct OperatorCreateArgs {
+    /// Postgres and the data directory.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// The operator's e-mail address.
+    #[arg(long)]
+    pub email: String,
+    /// The operator's name.
+    #[arg(long)]
+    pub name: String,
+    /// How people reach the console, for the link.
+    #[arg(long, env = "TOLLGATE_PUBLIC_URL", default_value = "http://127.0.0.1:8080")]
+    pub public_url: url::Url,
+    /// 32 bytes in base64 or hex; the file in the data directory if absent.
+    #[arg(long, env = "TOLLGATE_SECRET_KEY", hide_env_values = true)]
+    pub secret_key: Option<String>,
+}

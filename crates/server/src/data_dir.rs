@@ -1,0 +1,93 @@
+//! The data directory: made on first start, private, with what is generated once and must stay.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use store::random::{self, SystemRandom};
+use store::sealing::SecretKey;
+
+/// The directory, absolute.
+#[derive(Clone, Debug)]
+pub struct DataDir(PathBuf);
+
+impl DataDir {
+    /// Makes it if it is not there.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let path = std::path::absolute(path).with_context(|| format!("{} is no usable path", path.display()))?;
+        // Others may pass through, so that the private Postgres reaches its own part as another user; its files are 0600.
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o711)
+            .create(&path)
+            .with_context(|| format!("the data directory {} cannot be made", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The secret key: `given`, or the one kept here, or a new one that is kept here with mode 0600.
+    pub fn secret_key(&self, given: Option<&str>) -> anyhow::Result<SecretKey> {
+        if let Some(given) = given {
+            return SecretKey::parse(given).context("TOLLGATE_SECRET_KEY cannot be used");
+        }
+        let path = self.0.join("secret-key");
+        let text = read_or_create(&path, || SecretKey::generate(&SystemRandom).reveal())?;
+        SecretKey::parse(&text).with_context(|| format!("{} cannot be used", path.display()))
+    }
+
+    /// The gateway's name: `given`, or the one kept here, or a new one that is kept here.
+    pub fn instance(&self, given: Option<&str>) -> anyhow::Result<String> {
+        let name = match given {
+            Some(given) => given.to_owned(),
+            None => {
+                let generated = || format!("{}-{}", host_name(), hex::encode(random::bytes::<3>(&SystemRandom)));
+                read_or_create(&self.0.join("instance-name"), generated)?
+            }
+        };
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
+            bail!("TOLLGATE_INSTANCE is 1 to 64 letters, digits, '-', '_' or '.'; {name:?} is not");
+        }
+        Ok(name)
+    }
+}
+
+/// The file's text, made with mode 0600 if it is not there.
+fn read_or_create(path: &Path, generate: impl FnOnce() -> String) -> anyhow::Result<String> {
+    match fs::read_to_string(path) {
+        Ok(text) => return Ok(text.trim().to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
+    }
+    let text = generate();
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .with_context(|| format!("{} cannot be made", path.display()))?;
+    writeln!(file, "{text}")
+        .and_then(|()| file.sync_all())
+        .with_context(|| format!("{} cannot be written", path.display()))?;
+    Ok(text)
+}
+
+fn host_name() -> String {
+    let name = fs::read_to_string("/etc/hostname").unwrap_or_default();
+    let plain: String = name
+        .trim()
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+        .take(40)
+        .collect();
+    if plain.is_empty() { "gateway".to_owned() } else { plain }
+}
+
+#[cfg(test)]
+mod tests;

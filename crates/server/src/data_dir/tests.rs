@@ -1,0 +1,41 @@
+//! What is generated once stays, and is private.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::DataDir;
+
+#[test]
+fn the_secret_key_is_generated_once_and_only_its_owner_reads_it() {
+    let temporary = tempfile::tempdir().expect("a directory");
+    let data_dir = DataDir::open(&temporary.path().join("deep/data")).expect("made");
+    let first = data_dir.secret_key(None).expect("generated").reveal();
+    let second = data_dir.secret_key(None).expect("kept").reveal();
+    assert_eq!(first, second);
+    let mode = std::fs::metadata(data_dir.path().join("secret-key"))
+        .expect("a file")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_bad_secret_key_says_what_to_do() {
+    let temporary = tempfile::tempdir().expect("a directory");
+    let data_dir = DataDir::open(temporary.path()).expect("made");
+    let error = format!("{:#}", data_dir.secret_key(Some("short")).expect_err("refused"));
+    assert!(
+        error.contains("TOLLGATE_SECRET_KEY") && error.contains("32 bytes"),
+        "{error}"
+    );
+    assert!(!error.contains("short"), "{error}");
+}
+
+#[test]
+fn the_instance_keeps_its_name() {
+    let temporary = tempfile::tempdir().expect("a directory");
+    let data_dir = DataDir::open(temporary.path()).expect("made");
+    let generated = data_dir.instance(None).expect("generated");
+    assert_eq!(data_dir.instance(None).expect("kept"), generated);
+    assert_eq!(data_dir.instance(Some("gateway-1")).expect("given"), "gateway-1");
+    assert!(data_dir.instance(Some("no spaces")).is_err());
+}

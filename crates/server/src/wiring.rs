@@ -1,0 +1,445 @@
+//! The process: what is opened, in which order, what runs, and how it all stops.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admin::AdminState;
+use anyhow::{Context as _, bail};
+use axum::Router;
+use axum::serve::ListenerExt as _;
+use chrono::Utc;
+use control::Control;
+use domain::policy::Settings as PolicySettings;
+use domain::prices::Unpriced;
+use gateway::clock::Clock;
+use gateway::{AfterAdmission, Gateway, Parts};
+use ledger::{Journal, JournalSettings, Shipper, ShipperSettings};
+use limits::Limits;
+use store::random::{Random, SystemRandom};
+use store::sealing::SecretKey;
+use store::sessions::Sessions;
+use store::{Store, StoreError};
+use tokio::net::TcpListener;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::data_dir::DataDir;
+use crate::embedded_postgres::EmbeddedPostgres;
+use crate::health;
+
+/// How long a first start waits for Postgres.
+const DATABASE_WAIT: Duration = Duration::from_secs(30);
+/// The pause between two attempts to reach it.
+const DATABASE_RETRY: Duration = Duration::from_millis(500);
+/// How long a start waits for what an earlier run left in the journal to reach Postgres; it goes on afterwards.
+const RECOVERY_WAIT: Duration = Duration::from_secs(10);
+/// How long a stop waits for the journal to reach Postgres; what is left is shipped by the next start.
+const LAST_SHIPMENT_WAIT: Duration = Duration::from_secs(5);
+/// How often partitions are made ahead and what has ended deleted.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(600);
+
+/// What a process is started with.
+pub struct Settings {
+    /// Where the proxy listens.
+    pub listen: SocketAddr,
+    /// An address of its own for console, health and metrics.
+    pub admin_listen: Option<SocketAddr>,
+    /// How people reach the console; the address it listens on, if absent.
+    pub public_url: Option<url::Url>,
+    /// The data directory.
+    pub data_dir: DataDir,
+    /// Postgres; a private one under the data directory, if absent.
+    pub database_url: Option<String>,
+    /// The installation's secret key.
+    pub secret_key: SecretKey,
+    /// The billing time zone; what the database says, or UTC, if absent.
+    pub time_zone: Option<chrono_tz::Tz>,
+    /// The billing currency; what the database says, or USD, if absent.
+    pub currency: Option<String>,
+    /// This gateway's name.
+    pub instance: String,
+    /// Where the console's files are.
+    pub site_dir: PathBuf,
+    /// Bounds of the journal.
+    pub journal: JournalSettings,
+    /// Time-outs towards providers.
+    pub upstream_timeouts: upstream::Timeouts,
+    /// How long answers under way may take when the process is told to stop.
+    pub grace: Duration,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Fails on purpose in tests.
+    pub after_admission: Option<AfterAdmission>,
+}
+
+/// A process that serves.
+pub struct Running {
+    /// Where the proxy listens.
+    pub address: SocketAddr,
+    /// Where console, health and metrics listen.
+    pub admin_address: SocketAddr,
+    /// How people reach the console, without a slash at the end.
+    pub public_url: String,
+    /// The data plane.
+    pub gateway: Arc<Gateway>,
+    /// The control plane.
+    pub control: Arc<Control>,
+    /// Postgres.
+    pub store: Store,
+    grace: Duration,
+    shipper: Shipper,
+    serving: TaskTracker,
+    stop_serving: CancellationToken,
+    background: TaskTracker,
+    stop_background: CancellationToken,
+    instance: String,
+    postgres: Option<EmbeddedPostgres>,
+}
+
+/// Starts everything. When this returns, requests are served.
+pub async fn start(settings: Settings) -> anyhow::Result<Running> {
+    health::recorder();
+    let random: Arc<dyn Random> = Arc::new(SystemRandom);
+    let now = settings.clock.now();
+    let secret_key = Arc::new(settings.secret_key);
+
+    // Postgres, its schema, and what the installation agreed on.
+    let postgres = match settings.database_url {
+        Some(_) => None,
+        None => Some(EmbeddedPostgres::start(settings.data_dir.path()).await?),
+    };
+    let url = settings
+        .database_url
+        .as_deref()
+        .or(postgres.as_ref().map(EmbeddedPostgres::url))
+        .unwrap_or_default();
+    let store = Store::connect_lazily(url)?;
+    let agreed = Agreed {
+        time_zone: settings.time_zone,
+        currency: settings.currency,
+        secret_key: Arc::clone(&secret_key),
+    };
+    let has_kept_policy = settings.data_dir.path().join(gateway::KEPT_POLICY_FILE).exists();
+    let is_prepared = prepare_database(&store, &agreed, &*random, now.wall, has_kept_policy).await?;
+
+    // The journal, and what an earlier run left in it.
+    let (journal, _) = Journal::open(
+        &settings.data_dir.path().join("journal"),
+        &settings.instance,
+        settings.journal,
+        now.wall,
+    )?;
+    let abandoned = journal.settle_abandoned(now.wall)?;
+    if !abandoned.is_empty() {
+        tracing::warn!(
+            count = abandoned.len(),
+            "requests of an earlier run never ended; they are charged as expected"
+        );
+    }
+    let recovered_seq = journal.status(now.wall).last_seq;
+    let shipper = Shipper::with_settings(Arc::clone(&journal), store.clone(), ShipperSettings::default());
+    if is_prepared && let Err(error) = shipper.drain(RECOVERY_WAIT).await {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "the journal is not in Postgres yet; budgets open when it is"
+        );
+    }
+
+    // Data plane and control plane.
+    let gateway = Gateway::new(Parts {
+        instance: settings.instance.clone(),
+        data_dir: settings.data_dir.path().to_owned(),
+        secret_key: Arc::clone(&secret_key),
+        store: store.clone(),
+        journal: Arc::clone(&journal),
+        limits: Limits::memory(limits::Settings::default()),
+        client: upstream::Client::new(settings.upstream_timeouts),
+        clock: Arc::clone(&settings.clock),
+        random: Arc::clone(&random),
+        recovered_seq,
+        after_admission: settings.after_admission,
+    });
+    gateway.start_policy().await;
+    let control = Arc::new(Control::new(
+        store.clone(),
+        SecretKey::clone(&secret_key),
+        Arc::clone(&random),
+    ));
+
+    // What runs beside the requests.
+    let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
+    gateway.spawn_background(&background, &stop_background);
+    background.spawn({
+        let (shipper, stop) = (shipper.clone(), stop_background.clone());
+        async move { shipper.run(stop).await }
+    });
+    background.spawn({
+        let (journal, stop) = (Arc::clone(&journal), stop_background.clone());
+        async move { journal.keep_synced(&stop).await }
+    });
+    let housekeeping = keep_house(
+        store.clone(),
+        Arc::clone(&control),
+        agreed,
+        Arc::clone(&settings.clock),
+        Arc::clone(&random),
+        is_prepared,
+    );
+    background.spawn(stop_background.clone().run_until_cancelled_owned(housekeeping));
+
+    // The doors.
+    let (serving, stop_serving) = (TaskTracker::new(), CancellationToken::new());
+    let listener = listen(settings.listen).await?;
+    let admin_listener = match settings.admin_listen {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
+    let address = listener.local_addr()?;
+    let admin_address = admin_listener.as_ref().map_or(Ok(address), TcpListener::local_addr)?;
+    let public_url = settings
+        .public_url
+        .map_or_else(|| format!("http://{admin_address}"), |url| url.to_string());
+    let public_url = public_url.trim_end_matches('/').to_owned();
+    let console = admin::router(
+        AdminState {
+            control: Arc::clone(&control),
+            now: Utc::now,
+            site_dir: settings.site_dir,
+            options: AdminState::site_options(),
+            public_address: public_url.as_str().into(),
+            has_secure_cookies: public_url.starts_with("https://"),
+        },
+        Sessions::new(store.clone(), SecretKey::clone(&secret_key), Arc::clone(&random)),
+    );
+    let proxy = gateway::router(Arc::clone(&gateway));
+    let health = health::router(Arc::clone(&gateway));
+    match admin_listener {
+        Some(admin_listener) => {
+            spawn_server(&serving, &stop_serving, listener, proxy.merge(health.clone()));
+            spawn_server(&serving, &stop_serving, admin_listener, console.merge(health));
+        }
+        None => spawn_server(&serving, &stop_serving, listener, console.merge(proxy).merge(health)),
+    }
+    Ok(Running {
+        address,
+        admin_address,
+        public_url,
+        gateway,
+        control,
+        store,
+        grace: settings.grace,
+        shipper,
+        serving,
+        stop_serving,
+        background,
+        stop_background,
+        instance: settings.instance,
+        postgres,
+    })
+}
+
+impl Running {
+    /// Stops in good order: no new connections, answers under way finished within the grace period, everything journalled
+    /// and shipped as far as Postgres lets.
+    pub async fn stop(self) {
+        self.stop_serving.cancel();
+        self.serving.close();
+        let answers = async {
+            self.serving.wait().await;
+            self.gateway.finish().await;
+        };
+        if timeout(self.grace, answers).await.is_err() {
+            tracing::warn!(
+                in_flight = self.gateway.in_flight(),
+                "the grace period is over; the next start books what is still under way as abandoned"
+            );
+        }
+        self.stop_background.cancel();
+        self.background.close();
+        self.background.wait().await;
+        if let Err(error) = self.shipper.drain(LAST_SHIPMENT_WAIT).await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the journal keeps what Postgres did not take"
+            );
+        }
+        // Whether the row is removed or goes stale makes no difference to anyone but readers of the status page.
+        let _ = self.store.remove_instance(&self.instance).await;
+        self.store.close().await;
+        if let Some(postgres) = self.postgres {
+            postgres.stop().await;
+        }
+    }
+}
+
+/// What every process on one database agrees on.
+struct Agreed {
+    time_zone: Option<chrono_tz::Tz>,
+    currency: Option<String>,
+    secret_key: Arc<SecretKey>,
+}
+
+/// Migrates, and compares what this process was told with what the database says. False when Postgres is away and a
+/// kept policy lets the process serve all the same.
+async fn prepare_database(
+    store: &Store,
+    agreed: &Agreed,
+    random: &dyn Random,
+    now: chrono::DateTime<Utc>,
+    has_kept_policy: bool,
+) -> anyhow::Result<bool> {
+    let started = tokio::time::Instant::now();
+    loop {
+        match try_prepare_database(store, agreed, random, now).await {
+            Ok(()) => return Ok(true),
+            Err(PrepareError::Store(error)) if error.is_transient() => {
+                if has_kept_policy {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "Postgres is away; serving from the kept policy"
+                    );
+                    return Ok(false);
+                }
+                if started.elapsed() > DATABASE_WAIT {
+                    return Err(error).context("Postgres did not answer; check DATABASE_URL and that it is running");
+                }
+                tracing::warn!(error = &error as &dyn std::error::Error, "waiting for Postgres");
+                sleep(DATABASE_RETRY).await;
+            }
+            Err(PrepareError::Store(error)) => return Err(error.into()),
+            Err(PrepareError::Disagreement(error)) => return Err(error),
+        }
+    }
+}
+
+enum PrepareError {
+    Store(StoreError),
+    Disagreement(anyhow::Error),
+}
+
+impl From<StoreError> for PrepareError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+async fn try_prepare_database(
+    store: &Store,
+    agreed: &Agreed,
+    random: &dyn Random,
+    now: chrono::DateTime<Utc>,
+) -> Result<(), PrepareError> {
+    store.ping().await?;
+    store.migrate().await?;
+    store.ensure_partitions(now).await?;
+    let settings = PolicySettings {
+        time_zone: agreed.time_zone.unwrap_or(chrono_tz::UTC),
+        currency: agreed.currency.clone().unwrap_or_else(|| "USD".to_owned()),
+        unpriced: Unpriced::Refuse,
+        rehearsal_percent: None,
+    };
+    let is_code = settings.currency.len() == 3 && settings.currency.bytes().all(|byte| byte.is_ascii_uppercase());
+    if !is_code {
+        return Err(PrepareError::Disagreement(anyhow::anyhow!(
+            "TOLLGATE_CURRENCY is a code of three capital letters such as USD or EUR"
+        )));
+    }
+    if store.find_settings().await?.is_none() {
+        store
+            .create_settings(&settings, &agreed.secret_key.make_check(random))
+            .await?;
+    }
+    let Some(stored) = store.find_settings().await? else {
+        return Ok(());
+    };
+    compare(agreed, &stored).map_err(PrepareError::Disagreement)
+}
+
+fn compare(agreed: &Agreed, stored: &store::settings::StoredSettings) -> anyhow::Result<()> {
+    if !agreed.secret_key.matches_check(&stored.secret_key_check) {
+        bail!(
+            "this database was started with another secret key, so its provider credentials cannot be opened; give that \
+             key in TOLLGATE_SECRET_KEY, or the data directory that holds it"
+        );
+    }
+    if let Some(zone) = agreed.time_zone
+        && zone != stored.settings.time_zone
+    {
+        bail!(
+            "TOLLGATE_TIME_ZONE is {zone}, but this database bills in {}; the zone is fixed at first start",
+            stored.settings.time_zone
+        );
+    }
+    if let Some(currency) = &agreed.currency
+        && *currency != stored.settings.currency
+    {
+        bail!(
+            "TOLLGATE_CURRENCY is {currency}, but this database bills in {}; the currency is fixed at first start",
+            stored.settings.currency
+        );
+    }
+    Ok(())
+}
+
+/// Makes partitions ahead and deletes sessions and links that have ended. Where the process started without Postgres, prepares the
+/// database once it is back.
+async fn keep_house(
+    store: Store,
+    control: Arc<Control>,
+    agreed: Agreed,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    mut is_prepared: bool,
+) {
+    loop {
+        let now = clock.now().wall;
+        if !is_prepared {
+            match try_prepare_database(&store, &agreed, &*random, now).await {
+                Ok(()) => is_prepared = true,
+                Err(PrepareError::Store(_)) => {}
+                Err(PrepareError::Disagreement(error)) => tracing::error!("{error:#}"),
+            }
+        } else {
+            let done = async {
+                store.ensure_partitions(now).await?;
+                while control.delete_expired(now).await? > 0 {}
+                anyhow::Ok(())
+            };
+            if let Err(error) = done.await {
+                tracing::warn!(error = format!("{error:#}"), "housekeeping failed; it is tried again");
+            }
+        }
+        sleep(if is_prepared {
+            HOUSEKEEPING_INTERVAL
+        } else {
+            DATABASE_RETRY
+        })
+        .await;
+    }
+}
+
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| {
+        format!("cannot listen on {address}; is another program using it? Choose another with --listen")
+    })
+}
+
+fn spawn_server(serving: &TaskTracker, stop: &CancellationToken, listener: TcpListener, router: Router) {
+    // A peer that waits to fill its packets answers 40 ms late.
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    let stop = stop.clone();
+    serving.spawn(async move {
+        let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        let served = axum::serve(listener, service)
+            .with_graceful_shutdown(stop.cancelled_owned())
+            .await;
+        if let Err(error) = served {
+            tracing::error!(%error, "a listener failed");
+        }
+    });
+}

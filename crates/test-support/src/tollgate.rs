@@ -1,0 +1,347 @@
+//! The whole product for one test: its own database, a simulated provider, a gateway with console, in this process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::Utc;
+use control::keys::{Expiry, IssuedKey, KeyDraft, KeyOwner};
+use control::limits::NodeLimits;
+use control::models::ModelDraft;
+use control::prices::PriceDraft;
+use control::tenants::TenantDraft;
+use control::upstreams::{CredentialChange, UpstreamDraft};
+use control::{Actor, Control};
+use domain::ids::{TenantId, UpstreamId};
+use domain::policy::{Dialect, Encoding, Route};
+use domain::prices::Rates;
+use domain::priority::Priority;
+use gateway::AfterAdmission;
+use ledger::JournalSettings;
+use serde_json::{Value, json};
+use server::data_dir::DataDir;
+use server::wiring::{self, Running, Settings};
+use simulator::{Simulator, SimulatorConfig};
+use sqlx::PgConnection;
+use store::sealing::SecretKey;
+use tempfile::TempDir;
+
+use crate::clock::TestClock;
+use crate::cut::Wire;
+use crate::http::{Answer, Browser, Stream};
+use crate::postgres::{self, TestDatabase};
+
+/// The credential that the simulated provider wants.
+pub const CREDENTIAL: &str = "credential-of-the-provider";
+/// The model every test has: 1 unit per million input tokens, 2 per million output tokens.
+pub const MODEL: &str = "sim-model";
+/// What waits for something that must happen, at most.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a test wants to be different.
+#[derive(Default)]
+pub struct Options {
+    /// The provider.
+    pub simulator: SimulatorConfig,
+    /// Called once a request is admitted.
+    pub after_admission: Option<AfterAdmission>,
+    /// Time-outs towards the provider.
+    pub upstream_timeouts: upstream::Timeouts,
+    /// The billing time zone.
+    pub time_zone: Option<chrono_tz::Tz>,
+    /// Starts without the model and its upstream.
+    pub is_empty: bool,
+    /// Puts a [`Wire`] between the process and Postgres.
+    pub has_wire: bool,
+}
+
+/// A running product.
+pub struct Tollgate {
+    /// Its database.
+    pub database: TestDatabase,
+    /// Its provider.
+    pub simulator: Simulator,
+    /// The process. Taken by [`Tollgate::restart`] only.
+    pub running: Running,
+    /// The clock.
+    pub clock: Arc<TestClock>,
+    /// The way to Postgres, if a test wanted one that can be cut.
+    pub wire: Option<Wire>,
+    data_dir: TempDir,
+    time_zone: Option<chrono_tz::Tz>,
+}
+
+impl Tollgate {
+    /// Starts one with the model [`MODEL`].
+    pub async fn start() -> Self {
+        Self::start_with(Options::default()).await
+    }
+
+    /// Starts one as wanted.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn start_with(options: Options) -> Self {
+        let database = postgres::database().await;
+        let config = SimulatorConfig {
+            credential: Some(CREDENTIAL.to_owned()),
+            ..options.simulator
+        };
+        let simulator = Simulator::start(config).await.expect("the simulator starts");
+        let data_dir = tempfile::tempdir().expect("a directory");
+        let clock = Arc::new(TestClock::default());
+        let wire = match options.has_wire {
+            true => Some(Wire::to(host_and_port(database.url())).await),
+            false => None,
+        };
+        let settings = settings(&database, wire.as_ref(), &data_dir, &clock, options.time_zone);
+        let settings = Settings {
+            after_admission: options.after_admission,
+            upstream_timeouts: options.upstream_timeouts,
+            ..settings
+        };
+        let running = wiring::start(settings).await.expect("the process starts");
+        let tollgate = Self {
+            database,
+            simulator,
+            running,
+            clock,
+            wire,
+            data_dir,
+            time_zone: options.time_zone,
+        };
+        if !options.is_empty {
+            let upstream = tollgate.upstream("simulator", &tollgate.simulator.base_url()).await;
+            tollgate
+                .model(MODEL, upstream, Some(Rates::flat(1_000_000_000, 2_000_000_000)))
+                .await;
+            tollgate.in_force().await;
+        }
+        tollgate
+    }
+
+    /// Stops the process in good order and starts it again on the same data.
+    pub async fn restart(self) -> Self {
+        let Self {
+            database,
+            simulator,
+            running,
+            clock,
+            wire,
+            data_dir,
+            time_zone,
+        } = self;
+        running.stop().await;
+        let settings = settings(&database, wire.as_ref(), &data_dir, &clock, time_zone);
+        let running = wiring::start(settings).await.expect("the process starts again");
+        Self {
+            database,
+            simulator,
+            running,
+            clock,
+            wire,
+            data_dir,
+            time_zone,
+        }
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.running.address)
+    }
+
+    /// The control plane.
+    pub fn control(&self) -> &Control {
+        &self.running.control
+    }
+
+    /// Who sets things up.
+    pub fn actor(&self) -> Actor {
+        Actor::System { name: "test" }
+    }
+
+    /// Puts every change made so far in force.
+    pub async fn in_force(&self) {
+        self.running.gateway.refresh_policy().await.expect("the policy is read");
+    }
+
+    /// Makes an OpenAI-compatible upstream.
+    pub async fn upstream(&self, name: &str, base_url: &str) -> UpstreamId {
+        let draft = UpstreamDraft {
+            name: name.into(),
+            dialect: Dialect::Openai,
+            base_url: base_url.into(),
+            credential: CredentialChange::Replace(CREDENTIAL.into()),
+            is_disabled: false,
+        };
+        self.control()
+            .create_upstream(&self.actor(), &draft, Utc::now())
+            .await
+            .expect("an upstream")
+    }
+
+    /// Makes a model, with a price if it is to have one.
+    pub async fn model(&self, name: &str, upstream: UpstreamId, rates: Option<Rates>) {
+        let draft = ModelDraft {
+            name: name.into(),
+            group: None,
+            context_tokens: 128_000,
+            output_cap_tokens: 4_096,
+            output_default_tokens: 500,
+            encoding: Encoding::Ratio,
+            is_disabled: false,
+            routes: vec![Route {
+                upstream_id: upstream,
+                upstream_model: name.into(),
+                position: 0,
+                weight: 1,
+            }],
+        };
+        self.control()
+            .create_model(&self.actor(), &draft, Utc::now())
+            .await
+            .expect("a model");
+        if let Some(rates) = rates {
+            let price = PriceDraft {
+                valid_from: Some(Utc::now() - chrono::Duration::days(400)),
+                rates,
+                tiers: Vec::new(),
+            };
+            self.control()
+                .add_price(&self.actor(), name, &price, Utc::now())
+                .await
+                .expect("a price");
+        }
+    }
+
+    /// Makes a tenant.
+    pub async fn tenant(&self, name: &str, limits: NodeLimits) -> TenantId {
+        let draft = TenantDraft {
+            name: name.into(),
+            plan_id: None,
+            priority_ceiling: Some(Priority::Critical),
+            has_strict_budgets: false,
+            limits,
+        };
+        self.control()
+            .create_tenant(&self.actor(), &draft, Utc::now())
+            .await
+            .expect("a tenant")
+    }
+
+    /// Issues an application's key.
+    pub async fn issue(&self, tenant: TenantId) -> IssuedKey {
+        let draft = KeyDraft {
+            name: "application".into(),
+            priority: Priority::Default,
+            allowed_models: None,
+            may_name_users: true,
+            expiry: Expiry::Never,
+        };
+        self.control()
+            .issue_key(&self.actor(), tenant, KeyOwner::Service, &draft, Utc::now())
+            .await
+            .expect("a key")
+    }
+
+    /// A tenant with a key that is in force.
+    pub async fn tenant_with_key(&self, limits: NodeLimits) -> (TenantId, String) {
+        let tenant = self.tenant("Tenant", limits).await;
+        let key = self.issue(tenant).await.text.reveal().to_owned();
+        self.in_force().await;
+        (tenant, key)
+    }
+
+    /// A browser without JavaScript.
+    pub fn browser(&self) -> Browser {
+        Browser::new(&self.url())
+    }
+
+    /// One chat request with this text, whole.
+    pub async fn chat(&self, key: &str, text: &str) -> Answer {
+        self.browser()
+            .post_json("/v1/chat/completions", key, &chat_body(text))
+            .await
+    }
+
+    /// One streamed chat request with this text.
+    pub async fn chat_stream(&self, key: &str, text: &str) -> Stream {
+        let mut body = chat_body(text);
+        body["stream"] = json!(true);
+        self.browser().stream_json("/v1/chat/completions", key, &body).await
+    }
+
+    /// Waits until every request has ended and everything journalled is in Postgres.
+    ///
+    /// # Panics
+    /// When that does not happen.
+    pub async fn shipped(&self) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let status = self.running.gateway.status();
+            if status.in_flight == 0 && status.journal_depth == 0 {
+                return;
+            }
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "not everything ended: {status:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// A connection to its database.
+    pub async fn sql(&self) -> PgConnection {
+        self.database.connect().await
+    }
+}
+
+/// A chat request for [`MODEL`].
+pub fn chat_body(text: &str) -> Value {
+    json!({ "model": MODEL, "messages": [{ "role": "user", "content": text }] })
+}
+
+fn settings(
+    database: &TestDatabase,
+    wire: Option<&Wire>,
+    data_dir: &TempDir,
+    clock: &Arc<TestClock>,
+    time_zone: Option<chrono_tz::Tz>,
+) -> Settings {
+    Settings {
+        listen: "127.0.0.1:0".parse().expect("an address"),
+        admin_listen: None,
+        public_url: None,
+        data_dir: DataDir::open(data_dir.path()).expect("a data directory"),
+        database_url: Some(match wire {
+            None => database.url().to_owned(),
+            Some(wire) => database
+                .url()
+                .replace(&host_and_port(database.url()), &wire.address().to_string()),
+        }),
+        secret_key: SecretKey::from_bytes([7; 32]),
+        time_zone,
+        currency: None,
+        instance: "test-gateway".to_owned(),
+        site_dir: site_dir(),
+        journal: JournalSettings::default(),
+        upstream_timeouts: upstream::Timeouts::default(),
+        grace: Duration::from_secs(5),
+        clock: Arc::<TestClock>::clone(clock),
+        after_admission: None,
+    }
+}
+
+fn host_and_port(url: &str) -> String {
+    let url = url::Url::parse(url).expect("a URL");
+    format!(
+        "{}:{}",
+        url.host_str().unwrap_or("127.0.0.1"),
+        url.port().unwrap_or(5432)
+    )
+}
+
+/// The console's files, where `cargo xtask test` has built them; tests of pages without a browser do without.
+fn site_dir() -> PathBuf {
+    std::env::var_os("TOLLGATE_SITE_DIR").map_or_else(|| PathBuf::from("site"), PathBuf::from)
+}
