@@ -1,1 +1,26 @@
-//! The console: pages and forms rendered on the server.
+//! The console: pages and forms rendered on the server. [`router`] is all of it; [`AdminState`](state::AdminState) is
+//! what it is given.
+//!
+//! A request passes [`protection`], [`session`] and [`visit`], and ends in a page (a component in [`pages`], loaded by
+//! [`page`]) or in a form's server function (through [`submit`]). Errors become texts in [`error`], values in [`format`].
+//! To add a page: a function in its noun's file under `pages/`, a route in [`app`], a place in [`shell`] if the
+//! navigation should lead there.
+
+pub mod app;
+pub mod chart;
+pub mod error;
+pub mod form;
+pub mod format;
+pub mod page;
+pub mod pages;
+pub mod protection;
+pub mod router;
+pub mod session;
+pub mod shell;
+pub mod state;
+pub mod submit;
+pub mod table;
+pub mod visit;
+
+pub use router::router;
+pub use state::AdminState;

@@ -1,0 +1,125 @@
+//! A page: what it loads, under which title, inside which frame. Loading ends before the first byte is sent; what cannot
+//! be loaded becomes the error's page with the error's status.
+
+use std::future::Future;
+
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, header};
+use leptos::prelude::*;
+use leptos_axum::ResponseOptions;
+use leptos_meta::Title;
+
+use crate::error::{PageError, RETRY_AFTER_SECONDS};
+use crate::shell;
+use crate::visit::Visit;
+
+/// A loaded page.
+pub struct Page {
+    title: String,
+    content: AnyView,
+}
+
+impl Page {
+    /// A page with this title (shown by the browser) and content.
+    pub fn new(title: impl Into<String>, content: AnyView) -> Self {
+        Self {
+            title: title.into(),
+            content,
+        }
+    }
+}
+
+/// Shows what `load` gives, with the navigation of the visitor's role.
+pub fn behind_the_door<F>(load: impl FnOnce(Visit) -> F + Send + 'static) -> AnyView
+where
+    F: Future<Output = Result<Page, PageError>> + Send + 'static,
+{
+    rendered(load, |visit, content| match &visit.visitor {
+        Some(visitor) => shell::frame(visitor, visit.path(), view! { {messages(visit)} {content} }.into_any()),
+        None => shell::door(content),
+    })
+}
+
+/// Shows what `load` gives, without navigation.
+pub fn at_the_door<F>(load: impl FnOnce(Visit) -> F + Send + 'static) -> AnyView
+where
+    F: Future<Output = Result<Page, PageError>> + Send + 'static,
+{
+    rendered(load, |visit, content| {
+        shell::door(view! { {messages(visit)} {content} }.into_any())
+    })
+}
+
+fn messages(visit: &Visit) -> AnyView {
+    let notice = visit
+        .notice
+        .clone()
+        .map(|notice| view! { <p class="notice notice-good" role="status">{notice}</p> });
+    let problem = visit
+        .problem
+        .clone()
+        .map(|problem| view! { <p class="notice notice-bad" role="alert">{problem}</p> });
+    view! { {notice} {problem} }.into_any()
+}
+
+fn rendered<F>(
+    load: impl FnOnce(Visit) -> F + Send + 'static,
+    frame: impl FnOnce(&Visit, AnyView) -> AnyView + Send + 'static,
+) -> AnyView
+where
+    F: Future<Output = Result<Page, PageError>> + Send + 'static,
+{
+    let visit = use_context::<Parts>().and_then(|parts| parts.extensions.get::<Visit>().cloned());
+    let response = use_context::<ResponseOptions>();
+    Suspend::new(async move {
+        let Some(visit) = visit else {
+            return failed(response.as_ref(), PageError::Internal);
+        };
+        let shown = visit.clone();
+        match load(visit).await {
+            Ok(page) => {
+                let title = shell::full_title(&page.title);
+                let content = frame(&shown, page.content);
+                view! {
+                    <Title text=title />
+                    {content}
+                }
+                .into_any()
+            }
+            Err(error) => {
+                let content = failed(response.as_ref(), error);
+                frame(&shown, content)
+            }
+        }
+    })
+    .into_any()
+}
+
+fn failed(response: Option<&ResponseOptions>, error: PageError) -> AnyView {
+    if let Some(response) = response {
+        response.set_status(error.status());
+        if error == PageError::Unavailable {
+            header_of(response, header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+        }
+    }
+    let title = shell::full_title(error.title());
+    view! {
+        <Title text=title />
+        {error.view()}
+    }
+    .into_any()
+}
+
+fn header_of(response: &ResponseOptions, name: HeaderName, value: &'static str) {
+    response.insert_header(name, HeaderValue::from_static(value));
+}
+
+/// The id that follows `prefix` in the address.
+pub fn id_of_path<T: std::str::FromStr>(visit: &Visit, prefix: &str) -> Result<T, PageError> {
+    let rest = visit.path().strip_prefix(prefix).unwrap_or_default();
+    rest.split('/')
+        .next()
+        .unwrap_or_default()
+        .parse()
+        .map_err(|_| PageError::NotFound)
+}

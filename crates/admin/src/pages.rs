@@ -1,0 +1,21 @@
+//! The pages. Each file holds a noun's pages and, below them, the server functions that its forms call.
+#![expect(
+    missing_docs,
+    reason = "the server macro makes each function's arguments into public fields"
+)]
+
+pub mod connect;
+pub mod invitation;
+pub mod keys;
+pub mod ledger;
+pub mod limits;
+pub mod models;
+pub mod not_found;
+pub mod overview;
+pub mod people;
+pub mod reports;
+pub mod setup;
+pub mod sign_in;
+pub mod status;
+pub mod tenants;
+pub mod upstreams;

@@ -1,0 +1,733 @@
+//! Keys: the list, issuing one, the page that shows a secret once, one key, revoking it.
+
+use std::str::FromStr;
+
+use control::ControlError;
+use control::fields::Fields;
+use control::keys::{Expiry, KeyDraft, KeyOwner, LIFETIME_MONTHS};
+use control::rows::{KEYS_PAGE_MAX, KeyFilter, KeyRow, Person};
+use domain::ids::{KeyId, PersonId, TenantId};
+use domain::key_text::masked;
+use domain::priority::Priority;
+use leptos::prelude::*;
+use leptos::server_fn::ServerFn;
+use serde::{Deserialize, Serialize};
+
+use crate::error::PageError;
+use crate::form::{Field, Filled};
+use crate::format::Format;
+use crate::page::{self, Page, id_of_path};
+use crate::pages::connect::snippets;
+use crate::session;
+use crate::shell;
+use crate::submit::{Done, Refused, parsed_id, press, submit};
+use crate::table::{self, Tone, badge, facts, words};
+use crate::visit::{Visit, Visitor, address};
+use admin_islands::copy_button::CopyButton;
+
+/// Keys on one page of the list.
+const KEYS_PER_PAGE: usize = 100;
+/// What the expiry's choice says for an instant of one's own.
+const EXPIRY_AT: &str = "at";
+/// What the choice of models says for those that are named.
+const ACCESS_CHOSEN: &str = "chosen";
+/// The owner's choice for a key of the tenant itself.
+const SERVICE: &str = "service";
+
+/// The keys that the visitor may see.
+pub fn list() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        let wanted = Wanted::of(&visit)?;
+        let mut keys = visit.state.control.keys(&visitor.actor, wanted.filter()).await?;
+        let has_more = keys.len() > KEYS_PER_PAGE;
+        keys.truncate(KEYS_PER_PAGE);
+        let older = has_more.then(|| keys.last().map(|last| wanted.after(last))).flatten();
+        let issue = visitor.issues_keys().then(|| {
+            let href = address("/keys/new", &[("tenant", &wanted.tenant_text())]);
+            view! { <a class="button button-primary" href=href>"Issue a key"</a> }
+        });
+        let (title, lead) = if visitor.is_member() {
+            (
+                "My keys",
+                "Programs that you run identify themselves with one of these.",
+            )
+        } else {
+            (
+                "Keys",
+                "Programs identify themselves with a key. Its secret is shown once, when it is issued.",
+            )
+        };
+        let listed = if keys.is_empty() {
+            table::empty("No keys here yet.", ().into_any())
+        } else {
+            let now = visit.now();
+            table::table(
+                "The newest first.",
+                &[
+                    words("Name"),
+                    words("Key"),
+                    words("State"),
+                    words("Tenant"),
+                    words("Owner"),
+                    words("Priority"),
+                    words("Models"),
+                    words("Expires"),
+                ],
+                keys.iter().map(|key| row(key, &visit.format, now)).collect(),
+            )
+        };
+        let content = view! {
+            {shell::page_head(title, lead, issue.into_any())}
+            {filters(&visit, visitor, &wanted).await?}
+            {listed}
+            {older.map(|href| view! { <nav class="pager" aria-label="Pages"><a class="button" href=href rel="next">"Older keys"</a></nav> })}
+        };
+        Ok(Page::new(title, content.into_any()))
+    })
+}
+
+/// What the list's address asks for.
+struct Wanted {
+    tenant: Option<TenantId>,
+    includes_revoked: bool,
+    before: Option<(chrono::DateTime<chrono::Utc>, KeyId)>,
+}
+
+impl Wanted {
+    fn of(visit: &Visit) -> Result<Self, PageError> {
+        let before = visit
+            .query("before")
+            .map(|text| cursor(&text).ok_or(PageError::NotFound))
+            .transpose()?;
+        Ok(Self {
+            tenant: parsed(visit.query("tenant"))?,
+            includes_revoked: visit.query("revoked").is_some(),
+            before,
+        })
+    }
+
+    fn filter(&self) -> KeyFilter {
+        KeyFilter {
+            tenant_id: self.tenant,
+            includes_revoked: self.includes_revoked,
+            before: self.before,
+            // One more tells whether there is another page.
+            count: i64::try_from(KEYS_PER_PAGE + 1).unwrap_or(KEYS_PAGE_MAX),
+            ..KeyFilter::default()
+        }
+    }
+
+    fn tenant_text(&self) -> String {
+        self.tenant.map(|tenant| tenant.to_string()).unwrap_or_default()
+    }
+
+    fn after(&self, last: &KeyRow) -> String {
+        let before = format!("{}_{}", last.created_at.timestamp_micros(), last.id);
+        let revoked = if self.includes_revoked { "on" } else { "" };
+        address(
+            "/keys",
+            &[
+                ("tenant", &self.tenant_text()),
+                ("revoked", revoked),
+                ("before", &before),
+            ],
+        )
+    }
+}
+
+fn cursor(text: &str) -> Option<(chrono::DateTime<chrono::Utc>, KeyId)> {
+    let (at, id) = text.split_once('_')?;
+    Some((
+        chrono::DateTime::from_timestamp_micros(at.parse().ok()?)?,
+        id.parse().ok()?,
+    ))
+}
+
+fn parsed<T: FromStr>(text: Option<String>) -> Result<Option<T>, PageError> {
+    text.map(|text| text.parse().map_err(|_| PageError::NotFound))
+        .transpose()
+}
+
+async fn filters(visit: &Visit, visitor: &Visitor, wanted: &Wanted) -> Result<AnyView, PageError> {
+    let form = Filled::<()>::blank(());
+    let tenants = if visitor.sees_everything() {
+        let tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
+        let choices = std::iter::once((String::new(), "All tenants".to_owned()))
+            .chain(
+                tenants
+                    .iter()
+                    .map(|tenant| (tenant.row.tenant.id.to_string(), tenant.row.tenant.name.clone())),
+            )
+            .collect();
+        form.select(Field::new("tenant", "Tenant"), &wanted.tenant_text(), choices)
+    } else {
+        ().into_any()
+    };
+    Ok(view! {
+        <form class="filters" method="get" action="/keys">
+            {tenants}
+            {form.check(Field::new("revoked", "Show revoked keys too"), wanted.includes_revoked)}
+            <div class="actions">
+                <button class="button" type="submit">"Show"</button>
+            </div>
+        </form>
+    }
+    .into_any())
+}
+
+fn row(key: &KeyRow, format: &Format, now: chrono::DateTime<chrono::Utc>) -> AnyView {
+    let href = format!("/keys/{}", key.id);
+    let tenant = format!("/tenants/{}", key.tenant_id);
+    view! {
+        <tr>
+            <th scope="row">
+                <a href=href>{key.name.clone()}</a>
+            </th>
+            <td class="nowrap">
+                <code>{masked(&key.public_id)}</code>
+            </td>
+            <td>{state(key, now)}</td>
+            <td>
+                <a href=tenant>{key.tenant_name.clone()}</a>
+            </td>
+            <td>{owner(key)}</td>
+            <td>{key.priority.as_str()}</td>
+            <td>{models(key)}</td>
+            <td class="nowrap">{expiry(key, format)}</td>
+        </tr>
+    }
+    .into_any()
+}
+
+fn state(key: &KeyRow, now: chrono::DateTime<chrono::Utc>) -> AnyView {
+    if key.revoked_at.is_some() {
+        badge("revoked", Tone::Bad)
+    } else if key.expires_at.is_some_and(|at| at <= now) {
+        badge("expired", Tone::Warning)
+    } else {
+        badge("active", Tone::Good)
+    }
+}
+
+fn owner(key: &KeyRow) -> String {
+    key.owner_name.clone().unwrap_or_else(|| "service account".to_owned())
+}
+
+fn models(key: &KeyRow) -> String {
+    key.allowed_models
+        .as_ref()
+        .map_or("all".to_owned(), |models| models.join(", "))
+}
+
+fn expiry(key: &KeyRow, format: &Format) -> String {
+    key.expires_at.map_or("never".to_owned(), |at| format.minute(at))
+}
+
+/// The form that issues a key. An operator first chooses the tenant, whose people and ceiling the form then offers.
+pub fn new() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        if !visitor.issues_keys() {
+            return Err(PageError::Forbidden);
+        }
+        let tenant = match visitor.tenant_id {
+            Some(own) => Some(own),
+            None => parsed::<TenantId>(visit.query("tenant"))?,
+        };
+        let content = match tenant {
+            Some(tenant) => issue_form(&visit, visitor, tenant).await?,
+            None => tenant_choice(&visit, visitor).await?,
+        };
+        Ok(Page::new("Issue a key", content))
+    })
+}
+
+async fn tenant_choice(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError> {
+    let tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
+    let choices: Vec<_> = tenants
+        .iter()
+        .map(|tenant| (tenant.row.tenant.id.to_string(), tenant.row.tenant.name.clone()))
+        .collect();
+    let body = if choices.is_empty() {
+        table::empty(
+            "A key belongs to a tenant, and there is none yet.",
+            view! { <a class="button button-primary" href="/tenants/new">"New tenant"</a> }.into_any(),
+        )
+    } else {
+        let form = Filled::<()>::blank(());
+        view! {
+            <form class="form" method="get" action="/keys/new">
+                {form.select(Field::new("tenant", "Tenant"), "", choices)}
+                <div class="actions">
+                    <button class="button button-primary" type="submit">"Continue"</button>
+                    <a class="button" href="/keys">"Cancel"</a>
+                </div>
+            </form>
+        }
+        .into_any()
+    };
+    Ok(view! {
+        {shell::page_head("Issue a key", "First choose the tenant that the key belongs to.", ().into_any())}
+        <section class="card">{body}</section>
+    }
+    .into_any())
+}
+
+async fn issue_form(visit: &Visit, visitor: &Visitor, tenant: TenantId) -> Result<AnyView, PageError> {
+    let control = &visit.state.control;
+    let (name, ceiling) = if visitor.is_member() {
+        let own = control.own_tenant(&visitor.actor).await?.ok_or(PageError::NotFound)?;
+        (own.tenant.name, own.priority_ceiling_in_force)
+    } else {
+        let row = control.tenant(&visitor.actor, tenant, visit.now()).await?.row;
+        (row.tenant.name, row.priority_ceiling_in_force)
+    };
+    let people = if visitor.is_member() {
+        Vec::new()
+    } else {
+        control.people(&visitor.actor, Some(tenant)).await?
+    };
+    let form = Filled::new(visit.draft.clone(), IssueKey::PATH, || KeyForm {
+        tenant_id: tenant.to_string(),
+        priority: Priority::Default.min(ceiling).as_str().to_owned(),
+        owner: if visitor.is_member() {
+            String::new()
+        } else {
+            SERVICE.to_owned()
+        },
+        ..KeyForm::default()
+    });
+    let owner = (!visitor.is_member()).then(|| {
+        form.select(
+            Field::new("owner", "Owner")
+                .hint("A person's key shows in their own usage. A service account belongs to the tenant."),
+            &form.values.owner,
+            owner_choices(&people),
+        )
+    });
+    let fields = key_fields(visit, visitor, &form, ceiling).await?;
+    Ok(view! {
+        {shell::page_head("Issue a key", format!("For {name}."), ().into_any())}
+        <section class="card">
+            {form.summary()}
+            <form class="form" method="post" action=IssueKey::PATH>
+                <input type="hidden" name="tenant_id" value=tenant.to_string() />
+                {form.text(Field::new("name", "Name").required().hint("What uses it: a program, a notebook, a team's job.").placeholder("nightly summaries"), &form.values.name)}
+                {owner}
+                {fields}
+                <div class="actions">
+                    <button class="button button-primary" type="submit">"Issue key"</button>
+                    <a class="button" href="/keys">"Cancel"</a>
+                </div>
+            </form>
+        </section>
+    }
+    .into_any())
+}
+
+fn owner_choices(people: &[Person]) -> Vec<(String, String)> {
+    std::iter::once((SERVICE.to_owned(), "Service account".to_owned()))
+        .chain(
+            people
+                .iter()
+                .filter(|person| person.disabled_at.is_none())
+                .map(|person| (person.id.to_string(), format!("{} ({})", person.name, person.email))),
+        )
+        .collect()
+}
+
+/// The fields that issuing and editing share.
+async fn key_fields(
+    visit: &Visit,
+    visitor: &Visitor,
+    form: &Filled<KeyForm>,
+    ceiling: Priority,
+) -> Result<AnyView, PageError> {
+    let values = &form.values;
+    let models = visit.state.control.models(&visitor.actor, visit.now()).await?;
+    // What the key names already stays on offer, even if it is disabled by now.
+    let mut names: Vec<String> = models.into_iter().map(|row| row.model.name).collect();
+    names.extend(
+        values
+            .allowed_models
+            .iter()
+            .filter(|name| !names.contains(name))
+            .cloned()
+            .collect::<Vec<_>>(),
+    );
+    let model_choices: Vec<_> = names.into_iter().map(|name| (name.clone(), name)).collect();
+    let access = vec![
+        (String::new(), "All models, those of the future included".to_owned()),
+        (ACCESS_CHOSEN.to_owned(), "Only those chosen below".to_owned()),
+    ];
+    let priorities = Priority::ALL
+        .into_iter()
+        .filter(|priority| *priority <= ceiling)
+        .map(|priority| (priority.as_str().to_owned(), priority.as_str().to_owned()))
+        .collect();
+    let allowed = (!model_choices.is_empty()).then(|| {
+        form.checks(
+            Field::new("allowed_models", "Chosen models"),
+            &values.allowed_models,
+            model_choices,
+        )
+    });
+    let users = (!visitor.is_member()).then(|| {
+        form.check(
+            Field::new("may_name_users", "May name end users")
+                .hint("For applications: their requests say whom they are for, and limits per user apply to those."),
+            values.may_name_users == "on",
+        )
+    });
+    let now = visit.now();
+    let zone = visit.format.zone();
+    let lifetimes = std::iter::once((String::new(), "Never".to_owned()))
+        .chain(LIFETIME_MONTHS.into_iter().map(|months| {
+            let end = Expiry::Months(months)
+                .at(now, zone)
+                .map(|at| visit.format.minute(at))
+                .unwrap_or_default();
+            let span = if months == 1 {
+                "In 1 month".to_owned()
+            } else {
+                format!("In {months} months")
+            };
+            (months.to_string(), format!("{span}: {end}"))
+        }))
+        .chain(std::iter::once((EXPIRY_AT.to_owned(), "At the time below".to_owned())))
+        .collect();
+    Ok(view! {
+        {form.select(
+            Field::new("priority", "Priority").hint(format!("Who goes first when the service is busy. This tenant's keys run at {ceiling} at most.")),
+            &values.priority,
+            priorities,
+        )}
+        {form.select(Field::new("model_access", "Models"), &values.model_access, access)}
+        {allowed}
+        {users}
+        <div class="field-row">
+            {form.select(Field::new("expiry", "Expires"), &values.expiry, lifetimes)}
+            {form.text(
+                Field::new("expires_at", "Time of expiry").instant().hint(format!("In {} time.", visit.format.zone())),
+                &values.expires_at,
+            )}
+        </div>
+    }
+    .into_any())
+}
+
+/// Shows the secret of a key that was just issued, once.
+pub fn issued() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let secret: Option<IssuedSecret> = session::take_secret(&visit.session, visit.now()).await?;
+        let Some(secret) = secret else {
+            let content = view! {
+                {shell::page_head("This secret was shown already", "", ().into_any())}
+                <section class="card">
+                    <p>"A secret is shown once. If it is lost, revoke the key and issue another one."</p>
+                    <p class="actions"><a class="button" href="/keys">"Go to the keys"</a></p>
+                </section>
+            };
+            return Ok(Page::new("Secret", content.into_any()));
+        };
+        let visitor = visit.visitor()?;
+        let key = visit.state.control.key(&visitor.actor, secret.id).await?;
+        let model = match key.allowed_models.as_ref().and_then(|models| models.first().cloned()) {
+            Some(model) => Some(model),
+            None => {
+                let models = visit.state.control.models(&visitor.actor, visit.now()).await?;
+                models
+                    .into_iter()
+                    .find(|row| row.model.disabled_at.is_none())
+                    .map(|row| row.model.name)
+            }
+        };
+        let detail = format!("/keys/{}", key.id);
+        let content = view! {
+            {shell::page_head(format!("{} is issued", key.name), "Copy the secret now: it is not shown again.", ().into_any())}
+            <section class="card">
+                <h2>"Secret"</h2>
+                <code class="secret" id="secret">{secret.text.clone()}</code>
+                <div class="copy-row">
+                    <CopyButton target="secret".to_owned() label="Copy the secret".to_owned() />
+                    <a class="button" href=detail>"Done"</a>
+                </div>
+                <p class="quiet">"Keep it like a password. Whoever has it spends this tenant's budget."</p>
+            </section>
+            <section class="card">
+                <h2>"Try it"</h2>
+                {snippets(&visit.state.public_address, &secret.text, model.as_deref())}
+            </section>
+        };
+        Ok(Page::new("Key issued", content.into_any()))
+    })
+}
+
+/// One key and the form that changes it.
+pub fn detail() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        let id: KeyId = id_of_path(&visit, "/keys/")?;
+        let key = visit.state.control.key(&visitor.actor, id).await?;
+        let is_changeable = visitor.issues_keys() && key.revoked_at.is_none();
+        let revoke = format!("/keys/{id}/revoke");
+        let ledger = format!("/ledger?key={id}");
+        let actions = view! {
+            <a class="button" href=ledger>"Requests"</a>
+            {is_changeable.then(|| view! { <a class="button button-danger" href=revoke>"Revoke"</a> })}
+        };
+        let editor = if is_changeable {
+            Some(editor(&visit, visitor, &key).await?)
+        } else {
+            None
+        };
+        let revoked = key.revoked_at.map(|at| visit.format.time(at));
+        let mut rows = vec![
+            ("Key", view! { <code>{masked(&key.public_id)}</code> }.into_any()),
+            ("State", state(&key, visit.now())),
+            ("Tenant", key.tenant_name.clone().into_any()),
+            ("Owner", owner(&key).into_any()),
+            ("Priority", key.priority.as_str().into_any()),
+            ("Models", models(&key).into_any()),
+            (
+                "May name end users",
+                if key.may_name_users { "yes" } else { "no" }.into_any(),
+            ),
+            ("Expires", expiry(&key, &visit.format).into_any()),
+            (
+                "Issued",
+                format!("{} by {}", visit.format.time(key.created_at), key.created_by).into_any(),
+            ),
+        ];
+        if let Some(revoked) = revoked {
+            rows.push(("Revoked", revoked.into_any()));
+        }
+        let content = view! {
+            {shell::page_head(key.name.clone(), "", actions.into_any())}
+            <section class="card">{facts(rows)}</section>
+            {editor}
+        };
+        Ok(Page::new(key.name.clone(), content.into_any()))
+    })
+}
+
+async fn editor(visit: &Visit, visitor: &Visitor, key: &KeyRow) -> Result<AnyView, PageError> {
+    let ceiling = if visitor.is_member() {
+        let own = visit
+            .state
+            .control
+            .own_tenant(&visitor.actor)
+            .await?
+            .ok_or(PageError::NotFound)?;
+        own.priority_ceiling_in_force
+    } else {
+        let tenant = visit
+            .state
+            .control
+            .tenant(&visitor.actor, key.tenant_id, visit.now())
+            .await?;
+        tenant.row.priority_ceiling_in_force
+    };
+    let form = Filled::new(visit.draft.clone(), EditKey::PATH, || KeyForm::of(key, &visit.format));
+    let version = form.version(&form.values.version, &key.version.to_string()).to_owned();
+    let fields = key_fields(visit, visitor, &form, ceiling).await?;
+    Ok(view! {
+        <section class="card">
+            <h2>"Change"</h2>
+            {form.summary()}
+            <form class="form" method="post" action=EditKey::PATH>
+                <input type="hidden" name="id" value=key.id.to_string() />
+                <input type="hidden" name="version" value=version />
+                {form.text(Field::new("name", "Name").required(), &form.values.name)}
+                {fields}
+                <div class="actions">
+                    <button class="button button-primary" type="submit">"Save"</button>
+                </div>
+                <p class="quiet">"Changes are in force on every gateway within a second."</p>
+            </form>
+        </section>
+    }
+    .into_any())
+}
+
+/// Asks before a key is revoked: it cannot be undone.
+pub fn revoke() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        let id: KeyId = id_of_path(&visit, "/keys/")?;
+        let key = visit.state.control.key(&visitor.actor, id).await?;
+        if !visitor.issues_keys() {
+            return Err(PageError::Forbidden);
+        }
+        let back = format!("/keys/{id}");
+        let content = view! {
+            {shell::page_head(format!("Revoke {}?", key.name), "", ().into_any())}
+            <section class="card">
+                <p>
+                    "Requests with " <code>{masked(&key.public_id)}</code>
+                    " are refused within a second, for good. Requests that are running end normally. The key stays in the \
+                     ledger and in reports."
+                </p>
+                <form method="post" action=RevokeKey::PATH>
+                    <input type="hidden" name="id" value=id.to_string() />
+                    <div class="actions">
+                        <button class="button button-danger" type="submit">"Revoke key"</button>
+                        <a class="button" href=back>"Keep it"</a>
+                    </div>
+                </form>
+            </section>
+        };
+        Ok(Page::new("Revoke key", content.into_any()))
+    })
+}
+
+/// A secret on its way to the one page that shows it.
+#[derive(Serialize, Deserialize)]
+struct IssuedSecret {
+    id: KeyId,
+    text: String,
+}
+
+/// What the forms of a key send.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KeyForm {
+    id: String,
+    version: String,
+    tenant_id: String,
+    owner: String,
+    name: String,
+    priority: String,
+    /// Empty for all models, or `chosen`.
+    model_access: String,
+    allowed_models: Vec<String>,
+    may_name_users: String,
+    /// Empty for never, a number of months, or `at`.
+    expiry: String,
+    expires_at: String,
+}
+
+impl KeyForm {
+    fn of(key: &KeyRow, format: &Format) -> Self {
+        Self {
+            id: key.id.to_string(),
+            version: key.version.to_string(),
+            tenant_id: key.tenant_id.to_string(),
+            owner: String::new(),
+            name: key.name.clone(),
+            priority: key.priority.as_str().to_owned(),
+            model_access: if key.allowed_models.is_some() {
+                ACCESS_CHOSEN
+            } else {
+                ""
+            }
+            .to_owned(),
+            allowed_models: key.allowed_models.clone().unwrap_or_default(),
+            may_name_users: if key.may_name_users { "on" } else { "" }.to_owned(),
+            expiry: if key.expires_at.is_some() { EXPIRY_AT } else { "" }.to_owned(),
+            expires_at: key.expires_at.map(|at| format.field_time(at)).unwrap_or_default(),
+        }
+    }
+
+    /// `before` is the key that is edited: the field knows no seconds, so an expiry that was left alone stays exact.
+    fn draft(&self, format: &Format, before: Option<&KeyRow>) -> Result<KeyDraft, ControlError> {
+        let mut fields = Fields::default();
+        let priority = fields.word("priority", &self.priority).unwrap_or_default();
+        let unchanged = before
+            .and_then(|key| key.expires_at)
+            .filter(|at| format.field_time(*at) == self.expires_at);
+        let expiry = match self.expiry.as_str() {
+            "" => Expiry::Never,
+            EXPIRY_AT => match unchanged.or_else(|| fields.local_time("expires_at", &self.expires_at, format.zone())) {
+                Some(at) => Expiry::At(at),
+                None => {
+                    if self.expires_at.trim().is_empty() {
+                        fields.refuse("expires_at", "choose a time, or another expiry");
+                    }
+                    Expiry::Never
+                }
+            },
+            months => Expiry::Months(months.parse().unwrap_or(0)),
+        };
+        fields.check()?;
+        Ok(KeyDraft {
+            name: self.name.clone(),
+            priority,
+            allowed_models: (self.model_access == ACCESS_CHOSEN).then(|| self.allowed_models.clone()),
+            may_name_users: self.may_name_users == "on",
+            expiry,
+        })
+    }
+}
+
+/// Issues a key and leads to the page that shows its secret.
+#[server(prefix = "/console", endpoint = "keys/issue")]
+pub async fn issue_key(#[server(flatten)] form: KeyForm) -> Result<(), ServerFnError> {
+    let back = address("/keys/new", &[("tenant", &form.tenant_id)]);
+    submit(IssueKey::PATH, &back, form, |visit: Visit, form: KeyForm| async move {
+        let visitor = visit.visitor()?;
+        let tenant = match visitor.tenant_id {
+            Some(own) => own,
+            None => parsed_id(&form.tenant_id)?,
+        };
+        let owner = match (visitor.is_member(), visitor.actor.person_id()) {
+            (true, Some(own)) => KeyOwner::Person(own),
+            _ if form.owner == SERVICE => KeyOwner::Service,
+            _ => KeyOwner::Person(
+                form.owner
+                    .parse::<PersonId>()
+                    .map_err(|_| Refused::field("owner", "choose an owner"))?,
+            ),
+        };
+        let draft = form.draft(&visit.format, None)?;
+        let now = visit.now();
+        let issued = visit
+            .state
+            .control
+            .issue_key(&visitor.actor, tenant, owner, &draft, now)
+            .await?;
+        let secret = IssuedSecret {
+            id: issued.row.id,
+            text: issued.text.reveal().to_owned(),
+        };
+        session::keep_secret(&visit.session, secret, now).await?;
+        Ok::<_, Refused>(Done::go("/keys/issued"))
+    })
+    .await
+}
+
+/// Changes a key.
+#[server(prefix = "/console", endpoint = "keys/edit")]
+pub async fn edit_key(#[server(flatten)] form: KeyForm) -> Result<(), ServerFnError> {
+    let back = format!("/keys/{}", form.id);
+    submit(EditKey::PATH, &back, form, |visit: Visit, form: KeyForm| async move {
+        let (id, version) = (parsed_id(&form.id)?, parsed_id(&form.version)?);
+        let actor = visit.actor()?;
+        let before = visit.state.control.key(actor, id).await?;
+        let mut draft = form.draft(&visit.format, Some(&before))?;
+        // A form without the field leaves it alone.
+        if visit.visitor()?.is_member() {
+            draft.may_name_users = before.may_name_users;
+        }
+        visit
+            .state
+            .control
+            .edit_key(actor, id, version, &draft, visit.now())
+            .await?;
+        Ok::<_, Refused>(Done::say(format!("/keys/{id}"), "Saved."))
+    })
+    .await
+}
+
+/// Revokes a key for good.
+#[server(prefix = "/console", endpoint = "keys/revoke")]
+pub async fn revoke_key(#[server(default)] id: String) -> Result<(), ServerFnError> {
+    let back = format!("/keys/{id}");
+    press(&back, |visit: Visit| async move {
+        let id: KeyId = parsed_id(&id)?;
+        visit.state.control.revoke_key(visit.actor()?, id, visit.now()).await?;
+        Ok::<_, Refused>(Done::say(format!("/keys/{id}"), "Revoked."))
+    })
+    .await
+}

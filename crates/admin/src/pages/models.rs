@@ -1,0 +1,730 @@
+//! Models with their routes, and their prices.
+
+use control::fields::Fields;
+use control::models::ModelDraft;
+use control::prices::{PriceDraft, RatesText};
+use control::rows::{ModelRow, StoredPrice, UpstreamRow};
+use control::{ControlError, FieldError};
+use domain::ids::PriceId;
+use domain::policy::{Encoding, Route};
+use domain::prices::{Price, PriceTier};
+use leptos::prelude::*;
+use leptos::server_fn::ServerFn;
+use serde::{Deserialize, Serialize};
+
+use crate::error::PageError;
+use crate::form::{Field, Filled};
+use crate::format::{self, Format};
+use crate::page::{self, Page};
+use crate::shell;
+use crate::submit::{Done, Refused, parsed_id, press, submit};
+use crate::table::{self, Tone, badge, facts, figures, words};
+use crate::visit::{Visit, address};
+
+/// Empty rows for routes that a form offers beside the filled ones.
+const SPARE_ROUTES: usize = 2;
+
+/// Models with the prices in force.
+pub fn list() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        if !visitor.sees_everything() {
+            return Err(PageError::Forbidden);
+        }
+        let models = visit.state.control.models(&visitor.actor, visit.now()).await?;
+        let new = visitor
+            .is_operator()
+            .then(|| view! { <a class="button button-primary" href="/models/new">"New model"</a> });
+        let listed = if models.is_empty() {
+            table::empty(
+                "No models yet. Callers ask for a model by the name that you give it here.",
+                ().into_any(),
+            )
+        } else {
+            table::table(
+                format!("Prices are in {} per million tokens.", visit.format.currency()),
+                &[
+                    words("Name"),
+                    words("State"),
+                    words("Group"),
+                    figures("Context"),
+                    figures("Output cap"),
+                    figures("Input price"),
+                    figures("Output price"),
+                    figures("Routes"),
+                ],
+                models.iter().map(|model| row(model, &visit.format)).collect(),
+            )
+        };
+        let content = view! {
+            {shell::page_head("Models and prices", "What callers may ask for, who serves it, and what it costs.", new.into_any())}
+            {listed}
+        };
+        Ok(Page::new("Models and prices", content.into_any()))
+    })
+}
+
+fn row(row: &ModelRow, format: &Format) -> AnyView {
+    let model = &row.model;
+    let href = address("/models/edit", &[("name", &model.name)]);
+    let price = |rate: fn(&Price) -> i64| {
+        row.price
+            .as_ref()
+            .map_or("none".to_owned(), |price| format.rate(rate(price)))
+    };
+    view! {
+        <tr>
+            <th scope="row">
+                <a href=href>{model.name.clone()}</a>
+            </th>
+            <td>{state(row)}</td>
+            <td>{model.group.as_ref().map(|group| group.to_string())}</td>
+            <td class="number">{format::count(model.context_tokens)}</td>
+            <td class="number">{format::count(model.output_cap_tokens)}</td>
+            <td class="number">{price(|price| price.rates.input_nanos_per_mtok)}</td>
+            <td class="number">{price(|price| price.rates.output_nanos_per_mtok)}</td>
+            <td class="number">{format::count(model.routes.len() as u64)}</td>
+        </tr>
+    }
+    .into_any()
+}
+
+fn state(row: &ModelRow) -> AnyView {
+    if row.model.disabled_at.is_some() {
+        badge("disabled", Tone::Quiet)
+    } else if row.model.routes.is_empty() {
+        badge("no route", Tone::Bad)
+    } else if row.price.is_none() {
+        badge("no price", Tone::Warning)
+    } else {
+        badge("ready", Tone::Good)
+    }
+}
+
+/// The form for a new model.
+pub fn new() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        if !visitor.is_operator() {
+            return Err(PageError::Forbidden);
+        }
+        let upstreams = visit.state.control.upstreams(&visitor.actor).await?;
+        let form = Filled::new(visit.draft.clone(), CreateModel::PATH, || ModelForm {
+            encoding: Encoding::O200kBase.as_str().to_owned(),
+            ..ModelForm::default()
+        });
+        let content = view! {
+            {shell::page_head("New model", "After this, give it a price.", ().into_any())}
+            <section class="card">
+                {form.summary()}
+                <form class="form" method="post" action=CreateModel::PATH>
+                    {model_fields(&form, &upstreams, false)}
+                    <div class="actions">
+                        <button class="button button-primary" type="submit">"Create model"</button>
+                        <a class="button" href="/models">"Cancel"</a>
+                    </div>
+                </form>
+            </section>
+        };
+        Ok(Page::new("New model", content.into_any()))
+    })
+}
+
+/// One model with its prices.
+pub fn edit() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        let name = visit.query("name").ok_or(PageError::NotFound)?;
+        let control = &visit.state.control;
+        let row = control.model(&visitor.actor, &name, visit.now()).await?;
+        let prices = control.prices(&visitor.actor, &name).await?;
+        let upstreams = control.upstreams(&visitor.actor).await?;
+        let is_operator = visitor.is_operator();
+        let form = Filled::new(visit.draft.clone(), EditModel::PATH, || ModelForm::of(&row));
+        let version = form.version(&form.values.version, &row.version.to_string()).to_owned();
+        let editor = is_operator.then(|| {
+            view! {
+                <section class="card">
+                    <h2>"Change the model"</h2>
+                    {form.summary()}
+                    <form class="form" method="post" action=EditModel::PATH>
+                        <input type="hidden" name="version" value=version />
+                        {model_fields(&form, &upstreams, true)}
+                        <div class="actions">
+                            <button class="button button-primary" type="submit">"Save"</button>
+                        </div>
+                    </form>
+                </section>
+            }
+        });
+        let content = view! {
+            {shell::page_head(name.clone(), "", state(&row))}
+            <section class="card">
+                <h2>"Prices"</h2>
+                {price_list(&visit, &prices, is_operator)}
+                {is_operator.then(|| price_form(&visit, &name))}
+            </section>
+            <section class="card">
+                <h2>"Model"</h2>
+                {model_facts(&row, &upstreams)}
+            </section>
+            {editor}
+        };
+        Ok(Page::new(name, content.into_any()))
+    })
+}
+
+fn model_facts(row: &ModelRow, upstreams: &[UpstreamRow]) -> AnyView {
+    let model = &row.model;
+    let routes: Vec<String> = model
+        .routes
+        .iter()
+        .map(|route| {
+            let upstream = upstreams.iter().find(|upstream| upstream.id == route.upstream_id);
+            let name = upstream.map_or("unknown upstream", |upstream| upstream.name.as_str());
+            format!(
+                "{} at {name} (position {}, weight {})",
+                route.upstream_model, route.position, route.weight
+            )
+        })
+        .collect();
+    let routes = if routes.is_empty() {
+        "none: requests are refused until it has one".into_any()
+    } else {
+        view! { {routes.into_iter().map(|route| view! { <div>{route}</div> }).collect_view()} }.into_any()
+    };
+    facts(vec![
+        (
+            "Context",
+            format!("{} tokens", format::count(model.context_tokens)).into_any(),
+        ),
+        (
+            "Output cap",
+            format!("{} tokens", format::count(model.output_cap_tokens)).into_any(),
+        ),
+        (
+            "Output held without a cap",
+            format!("{} tokens", format::count(model.output_default_tokens)).into_any(),
+        ),
+        ("Counted with", model.encoding.as_str().into_any()),
+        (
+            "Group",
+            model
+                .group
+                .as_ref()
+                .map_or("none".to_owned(), |group| group.to_string())
+                .into_any(),
+        ),
+        ("Routes", routes),
+    ])
+}
+
+fn model_fields(form: &Filled<ModelForm>, upstreams: &[UpstreamRow], exists: bool) -> AnyView {
+    let values = &form.values;
+    let encodings = Encoding::ALL
+        .map(|encoding| {
+            let text = match encoding {
+                Encoding::Ratio => "By size, with a learned ratio".to_owned(),
+                exact => format!("Exactly, with {}", exact.as_str()),
+            };
+            (encoding.as_str().to_owned(), text)
+        })
+        .to_vec();
+    let name = Field::new("name", "Name").required();
+    let name = if exists {
+        name.fixed().hint("A model's name never changes: the ledger names it.")
+    } else {
+        name.hint("What callers write in their requests.").placeholder("gpt-4o")
+    };
+    view! {
+        <fieldset>
+            <legend>"Model"</legend>
+            <div class="field-row">
+                {form.text(name, &values.name)}
+                {form.text(Field::new("group", "Group").hint("Models of one group share its limits. May stay empty."), &values.group)}
+            </div>
+            <div class="field-row">
+                {form.text(Field::new("context_tokens", "Context, tokens").whole().required().hint("Input and output together."), &values.context_tokens)}
+                {form.text(Field::new("output_cap_tokens", "Output cap, tokens").whole().required().hint("The most it can answer."), &values.output_cap_tokens)}
+                {form.text(Field::new("output_default_tokens", "Output held, tokens").whole().required().hint("Held for requests that state no cap."), &values.output_default_tokens)}
+            </div>
+            {form.select(Field::new("encoding", "Input is counted"), &values.encoding, encodings)}
+            {form.check(Field::new("is_disabled", "Disabled").hint("Hidden from callers and refused."), values.is_disabled == "on")}
+        </fieldset>
+        {route_fields(form, upstreams)}
+    }
+    .into_any()
+}
+
+fn route_fields(form: &Filled<ModelForm>, upstreams: &[UpstreamRow]) -> AnyView {
+    if upstreams.is_empty() {
+        return view! {
+            <fieldset>
+                <legend>"Routes"</legend>
+                <p class="notice notice-warning">
+                    "A route leads to an upstream, and there is none yet. "
+                    <a href="/upstreams/new">"Add an upstream"</a> " first, or add routes later."
+                </p>
+            </fieldset>
+        }
+        .into_any();
+    }
+    let filled = form.values.route_rows();
+    let rows = filled
+        .iter()
+        .cloned()
+        .chain(std::iter::repeat_n(RouteText::default(), SPARE_ROUTES))
+        .enumerate()
+        .map(|(index, route)| route_row(form, upstreams, index, &route))
+        .collect();
+    view! {
+        <fieldset>
+            <legend>"Routes"</legend>
+            <p class="quiet">
+                "Lower positions are tried first; routes of one position share the traffic by weight. Choose no upstream to \
+                 take a route away."
+            </p>
+            {form.error_of("routes")}
+            {table::table(
+                "Who serves this model.",
+                &[words("Upstream"), words("Model's name there"), words("Position"), words("Weight")],
+                rows,
+            )}
+        </fieldset>
+    }
+    .into_any()
+}
+
+fn route_row(form: &Filled<ModelForm>, upstreams: &[UpstreamRow], index: usize, route: &RouteText) -> AnyView {
+    let number = index + 1;
+    let choices = std::iter::once((String::new(), "None".to_owned()))
+        .chain(
+            upstreams
+                .iter()
+                .map(|upstream| (upstream.id.to_string(), upstream.name.clone())),
+        )
+        .map(|(value, text)| {
+            let is_chosen = value == route.upstream;
+            view! { <option value=value selected=is_chosen>{text}</option> }
+        })
+        .collect_view();
+    let cell = |name: &'static str, field: &str, label: &str, value: &str| {
+        let label = format!("{label} of route {number}");
+        let value = value.to_owned();
+        view! {
+            <td>
+                <input class="input" name=name aria-label=label value=value autocomplete="off" />
+                {form.error_of(&format!("routes.{index}.{field}"))}
+            </td>
+        }
+        .into_any()
+    };
+    view! {
+        <tr>
+            <td>
+                <select class="input" name="route_upstream[]" aria-label=format!("Upstream of route {number}")>
+                    {choices}
+                </select>
+            </td>
+            {cell("route_model[]", "upstream_model", "Model's name", &route.model)}
+            {cell("route_position[]", "position", "Position", &route.position)}
+            {cell("route_weight[]", "weight", "Weight", &route.weight)}
+        </tr>
+    }
+    .into_any()
+}
+
+fn price_list(visit: &Visit, prices: &[StoredPrice], is_operator: bool) -> AnyView {
+    if prices.is_empty() {
+        return view! {
+            <p class="notice notice-warning">
+                "This model has no price, so its requests are refused unless the policy for unpriced models says otherwise."
+            </p>
+        }
+        .into_any();
+    }
+    let now = visit.now();
+    let rows = prices
+        .iter()
+        .map(|stored| price_row(stored, visit, now, is_operator))
+        .collect();
+    table::table(
+        format!(
+            "In {} per million tokens, the latest first. What was charged stays charged.",
+            visit.format.currency()
+        ),
+        &[
+            words("In force"),
+            words("From"),
+            words("Until"),
+            figures("Input"),
+            figures("Cache read"),
+            figures("Cache write 5 min"),
+            figures("Cache write 1 h"),
+            figures("Output"),
+            words("Long context"),
+            words(""),
+        ],
+        rows,
+    )
+}
+
+fn price_row(stored: &StoredPrice, visit: &Visit, now: chrono::DateTime<chrono::Utc>, is_operator: bool) -> AnyView {
+    let format = &visit.format;
+    let price = &stored.price;
+    let state = if price.is_valid_at(now) {
+        badge("now", Tone::Good)
+    } else if price.valid_from > now {
+        badge("later", Tone::Warning)
+    } else {
+        badge("past", Tone::Quiet)
+    };
+    let tiers: Vec<String> = price
+        .tiers
+        .iter()
+        .map(|tier| {
+            format!(
+                "above {} input tokens: {} in, {} out",
+                format::count(tier.above_input_tokens),
+                format.rate(tier.rates.input_nanos_per_mtok),
+                format.rate(tier.rates.output_nanos_per_mtok)
+            )
+        })
+        .collect();
+    let id = price.id.to_string();
+    let model = price.model.clone();
+    let remove = (is_operator && price.valid_until.is_none_or(|end| end > now)).then(|| {
+        let label = format!("Remove the price from {}", format.minute(price.valid_from));
+        view! {
+            <form method="post" action=RemovePrice::PATH>
+                <input type="hidden" name="id" value=id />
+                <input type="hidden" name="model" value=model />
+                <button class="button" type="submit" aria-label=label>"Remove"</button>
+            </form>
+        }
+    });
+    let rates = price.rates;
+    view! {
+        <tr>
+            <td>{state}</td>
+            <td class="nowrap">{format.minute(price.valid_from)}</td>
+            <td class="nowrap">{price.valid_until.map_or("open".to_owned(), |until| format.minute(until))}</td>
+            <td class="number">{format.rate(rates.input_nanos_per_mtok)}</td>
+            <td class="number">{format.rate(rates.cache_read_nanos_per_mtok)}</td>
+            <td class="number">{format.rate(rates.cache_write_5m_nanos_per_mtok)}</td>
+            <td class="number">{format.rate(rates.cache_write_1h_nanos_per_mtok)}</td>
+            <td class="number">{format.rate(rates.output_nanos_per_mtok)}</td>
+            <td>{tiers.join("; ")}</td>
+            <td class="row-actions">{remove}</td>
+        </tr>
+    }
+    .into_any()
+}
+
+fn price_form(visit: &Visit, model: &str) -> AnyView {
+    let form = Filled::new(visit.draft.clone(), AddPrice::PATH, PriceForm::default);
+    let values = &form.values;
+    let currency = visit.format.currency();
+    let amount = |name, label: &str| Field::new(name, label).amount();
+    view! {
+        <h3>"Add a price"</h3>
+        {form.summary()}
+        <form class="form" method="post" action=AddPrice::PATH>
+            <input type="hidden" name="model" value=model.to_owned() />
+            <p class="quiet">{format!("In {currency} per million tokens. 0 is a price; an empty cache price is the input's.")}</p>
+            <div class="field-row">
+                {form.text(amount("input", "Input").required(), &values.rates.input)}
+                {form.text(amount("output", "Output").required().hint("Reasoning included."), &values.rates.output)}
+                {form.text(
+                    Field::new("valid_from", "From").instant().hint(format!("Empty: now. In {} time.", visit.format.zone())),
+                    &values.valid_from,
+                )}
+            </div>
+            <div class="field-row">
+                {form.text(amount("cache_read", "Cache read"), &values.rates.cache_read)}
+                {form.text(amount("cache_write_5m", "Cache write, 5 minutes"), &values.rates.cache_write_5m)}
+                {form.text(amount("cache_write_1h", "Cache write, 1 hour"), &values.rates.cache_write_1h)}
+            </div>
+            <details open=!values.tier_above.is_empty()>
+                <summary>"Other prices for long input"</summary>
+                <div class="form">
+                    {form.text(
+                        Field::new("tier_above", "Above so many input tokens").whole()
+                            .hint("Then these prices apply to the whole request. Empty: no such prices."),
+                        &values.tier_above,
+                    )}
+                    <div class="field-row">
+                        {form.text(amount("tier_input", "Input"), &values.tier_input)}
+                        {form.text(amount("tier_output", "Output"), &values.tier_output)}
+                        {form.text(amount("tier_cache_read", "Cache read"), &values.tier_cache_read)}
+                        {form.text(amount("tier_cache_write_5m", "Cache write, 5 minutes"), &values.tier_cache_write_5m)}
+                        {form.text(amount("tier_cache_write_1h", "Cache write, 1 hour"), &values.tier_cache_write_1h)}
+                    </div>
+                </div>
+            </details>
+            <div class="actions">
+                <button class="button button-primary" type="submit">"Add price"</button>
+            </div>
+        </form>
+    }
+    .into_any()
+}
+
+/// What the forms of a model send. Routes are parallel lists; a row without an upstream is no route.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelForm {
+    version: String,
+    name: String,
+    group: String,
+    context_tokens: String,
+    output_cap_tokens: String,
+    output_default_tokens: String,
+    encoding: String,
+    is_disabled: String,
+    route_upstream: Vec<String>,
+    route_model: Vec<String>,
+    route_position: Vec<String>,
+    route_weight: Vec<String>,
+}
+
+#[derive(Clone, Default)]
+struct RouteText {
+    upstream: String,
+    model: String,
+    position: String,
+    weight: String,
+}
+
+impl ModelForm {
+    fn of(row: &ModelRow) -> Self {
+        let model = &row.model;
+        Self {
+            version: row.version.to_string(),
+            name: model.name.clone(),
+            group: model.group.as_ref().map(|group| group.to_string()).unwrap_or_default(),
+            context_tokens: model.context_tokens.to_string(),
+            output_cap_tokens: model.output_cap_tokens.to_string(),
+            output_default_tokens: model.output_default_tokens.to_string(),
+            encoding: model.encoding.as_str().to_owned(),
+            is_disabled: if model.disabled_at.is_some() { "on" } else { "" }.to_owned(),
+            route_upstream: model.routes.iter().map(|route| route.upstream_id.to_string()).collect(),
+            route_model: model.routes.iter().map(|route| route.upstream_model.clone()).collect(),
+            route_position: model.routes.iter().map(|route| route.position.to_string()).collect(),
+            route_weight: model.routes.iter().map(|route| route.weight.to_string()).collect(),
+        }
+    }
+
+    fn route_rows(&self) -> Vec<RouteText> {
+        let at = |list: &[String], index: usize| list.get(index).cloned().unwrap_or_default();
+        (0..self.route_upstream.len())
+            .map(|index| RouteText {
+                upstream: at(&self.route_upstream, index),
+                model: at(&self.route_model, index),
+                position: at(&self.route_position, index),
+                weight: at(&self.route_weight, index),
+            })
+            .filter(|route| !route.upstream.is_empty())
+            .collect()
+    }
+
+    fn draft(&self) -> Result<ModelDraft, ControlError> {
+        let mut fields = Fields::default();
+        let mut tokens = |field: &'static str, text: &str| match fields.count(field, text) {
+            Some(count) => count,
+            None => {
+                if text.trim().is_empty() {
+                    fields.refuse(field, "write a number of tokens");
+                }
+                1
+            }
+        };
+        let context_tokens = tokens("context_tokens", &self.context_tokens);
+        let output_cap_tokens = tokens("output_cap_tokens", &self.output_cap_tokens);
+        let output_default_tokens = tokens("output_default_tokens", &self.output_default_tokens);
+        let encoding = fields.word("encoding", &self.encoding).unwrap_or_default();
+        let routes = self.routes(&mut fields);
+        fields.check()?;
+        Ok(ModelDraft {
+            name: self.name.clone(),
+            group: Some(self.group.clone()).filter(|group| !group.trim().is_empty()),
+            context_tokens,
+            output_cap_tokens,
+            output_default_tokens,
+            encoding,
+            is_disabled: self.is_disabled == "on",
+            routes,
+        })
+    }
+
+    fn routes(&self, fields: &mut Fields) -> Vec<Route> {
+        let mut routes = Vec::new();
+        for (index, route) in self.route_rows().into_iter().enumerate() {
+            let mut number = |field: &str, text: &str, blank: i32| {
+                if text.trim().is_empty() {
+                    return blank;
+                }
+                text.trim().parse().unwrap_or_else(|_| {
+                    fields.refuse(format!("routes.{index}.{field}"), "write a whole number");
+                    blank
+                })
+            };
+            let position = number("position", &route.position, 0);
+            let weight = number("weight", &route.weight, 1);
+            match route.upstream.parse() {
+                Ok(upstream_id) => routes.push(Route {
+                    upstream_id,
+                    upstream_model: if route.model.trim().is_empty() {
+                        self.name.clone()
+                    } else {
+                        route.model
+                    },
+                    position,
+                    weight,
+                }),
+                Err(_) => fields.refuse("routes", "choose an upstream from the list"),
+            }
+        }
+        routes
+    }
+}
+
+/// Adds a model.
+#[server(prefix = "/console", endpoint = "models/create")]
+pub async fn create_model(#[server(flatten)] form: ModelForm) -> Result<(), ServerFnError> {
+    submit(
+        CreateModel::PATH,
+        "/models/new",
+        form,
+        |visit: Visit, form: ModelForm| async move {
+            let draft = form.draft()?;
+            visit
+                .state
+                .control
+                .create_model(visit.actor()?, &draft, visit.now())
+                .await?;
+            let name = draft.name.trim();
+            let to = address("/models/edit", &[("name", name)]);
+            Ok::<_, Refused>(Done::say(to, format!("{name} was created. Now give it a price.")))
+        },
+    )
+    .await
+}
+
+/// Changes a model and its routes.
+#[server(prefix = "/console", endpoint = "models/edit")]
+pub async fn edit_model(#[server(flatten)] form: ModelForm) -> Result<(), ServerFnError> {
+    let back = address("/models/edit", &[("name", &form.name)]);
+    let to = back.clone();
+    submit(
+        EditModel::PATH,
+        &back,
+        form,
+        |visit: Visit, form: ModelForm| async move {
+            let version = parsed_id(&form.version)?;
+            let draft = form.draft()?;
+            visit
+                .state
+                .control
+                .edit_model(visit.actor()?, version, &draft, visit.now())
+                .await?;
+            Ok::<_, Refused>(Done::say(to, "Saved."))
+        },
+    )
+    .await
+}
+
+/// What the form of a price sends.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PriceForm {
+    model: String,
+    valid_from: String,
+    #[serde(flatten)]
+    rates: RatesText,
+    tier_above: String,
+    tier_input: String,
+    tier_cache_read: String,
+    tier_cache_write_5m: String,
+    tier_cache_write_1h: String,
+    tier_output: String,
+}
+
+impl PriceForm {
+    fn draft(&self, format: &Format) -> Result<PriceDraft, ControlError> {
+        let mut fields = Fields::default();
+        let valid_from = fields.local_time("valid_from", &self.valid_from, format.zone());
+        let rates = self.rates.parse(&mut fields);
+        let above = fields.count("tier_above", &self.tier_above);
+        let tier = above.map(|above| self.tier(above, &mut fields));
+        fields.check()?;
+        Ok(PriceDraft {
+            valid_from,
+            rates,
+            tiers: tier.into_iter().collect(),
+        })
+    }
+
+    fn tier(&self, above_input_tokens: u64, fields: &mut Fields) -> PriceTier {
+        let text = RatesText {
+            input: self.tier_input.clone(),
+            cache_read: self.tier_cache_read.clone(),
+            cache_write_5m: self.tier_cache_write_5m.clone(),
+            cache_write_1h: self.tier_cache_write_1h.clone(),
+            output: self.tier_output.clone(),
+        };
+        let mut own = Fields::default();
+        let rates = text.parse(&mut own);
+        if let Err(ControlError::Invalid(errors)) = own.check() {
+            for FieldError { field, message } in errors {
+                fields.refuse(format!("tier_{field}"), message);
+            }
+        }
+        PriceTier {
+            above_input_tokens,
+            rates,
+        }
+    }
+}
+
+/// Adds a price to a model.
+#[server(prefix = "/console", endpoint = "models/prices/add")]
+pub async fn add_price(#[server(flatten)] form: PriceForm) -> Result<(), ServerFnError> {
+    let back = address("/models/edit", &[("name", &form.model)]);
+    let to = back.clone();
+    submit(
+        AddPrice::PATH,
+        &back,
+        form,
+        |visit: Visit, form: PriceForm| async move {
+            let draft = form.draft(&visit.format)?;
+            visit
+                .state
+                .control
+                .add_price(visit.actor()?, &form.model, &draft, visit.now())
+                .await?;
+            Ok::<_, Refused>(Done::say(to, "The price was added."))
+        },
+    )
+    .await
+}
+
+/// Removes a price; its time goes to the price before it.
+#[server(prefix = "/console", endpoint = "models/prices/remove")]
+pub async fn remove_price(
+    #[server(default)] id: String,
+    #[server(default)] model: String,
+) -> Result<(), ServerFnError> {
+    let back = address("/models/edit", &[("name", &model)]);
+    let to = back.clone();
+    press(&back, |visit: Visit| async move {
+        let id: PriceId = parsed_id(&id)?;
+        visit
+            .state
+            .control
+            .remove_price(visit.actor()?, id, visit.now())
+            .await?;
+        Ok::<_, Refused>(Done::say(to, "The price was removed."))
+    })
+    .await
+}

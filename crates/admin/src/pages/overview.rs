@@ -1,0 +1,341 @@
+//! The first page: this month so far against its budgets. Members see their own use.
+
+use control::reports::{OverviewView, ReportFilter, ReportRow};
+use control::tenants::TenantSummary;
+use domain::key_text::masked;
+use domain::limits::Scope;
+use domain::reports::{Completeness, MonthState, Totals};
+use leptos::prelude::*;
+
+use crate::chart;
+use crate::error::PageError;
+use crate::format::{self, Format};
+use crate::page::{self, Page};
+use crate::shell;
+use crate::table::{self, figures, meter, words};
+use crate::visit::{Visit, Visitor, address};
+
+/// Tenants whose budgets are shown.
+const TENANTS_SHOWN: usize = 10;
+/// Id of the chart's caption.
+const CHART_CAPTION: &str = "spend-by-day";
+
+/// This month so far.
+pub fn view() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        let view = visit
+            .state
+            .control
+            .overview(&visitor.actor, &ReportFilter::default(), visit.now())
+            .await?;
+        let format = &visit.format;
+        let month = format::month_name(view.month);
+        let title = if visitor.is_member() { "My usage" } else { "Overview" };
+        let lead = format!("{month} so far, in {} time.", format.zone());
+        let content = view! {
+            {shell::page_head(title, lead, actions(visitor))}
+            {budget_warning(&visit, &view)}
+            {stats(&view, format)}
+            {spend_chart(&view, format)}
+            {budgets(&visit, visitor).await?}
+            <div class="columns">
+                {top_models(&view, format)}
+                {rejections(&view.overview.totals)}
+            </div>
+            {top_keys(&view, format)}
+            {completeness(&view.overview.completeness, format)}
+        };
+        Ok(Page::new(title, content.into_any()))
+    })
+}
+
+fn actions(visitor: &Visitor) -> AnyView {
+    if visitor.is_member() {
+        view! { <a class="button button-primary" href="/keys/new">"Issue a key"</a> }.into_any()
+    } else {
+        view! { <a class="button" href="/reports">"Monthly report"</a> }.into_any()
+    }
+}
+
+fn budget_warning(visit: &Visit, view: &OverviewView) -> AnyView {
+    let spent = view.overview.totals.charged();
+    let percent = view
+        .limits
+        .monthly_cost
+        .and_then(|budget| format::percent(spent.0, budget.0));
+    match percent {
+        Some(percent @ 100..) => view! {
+            <p class="notice notice-bad" role="status">
+                {format!("This month's budget is spent ({percent} %). Requests are refused until {}.", end_of(visit, view))}
+            </p>
+        }
+        .into_any(),
+        Some(percent @ 80..) => view! {
+            <p class="notice notice-warning" role="status">
+                {format!("{percent} % of this month's budget is spent. It starts again on {}.", end_of(visit, view))}
+            </p>
+        }
+        .into_any(),
+        _ => ().into_any(),
+    }
+}
+
+fn end_of(visit: &Visit, view: &OverviewView) -> String {
+    visit.format.minute(view.month.span(view.zone).end)
+}
+
+fn stats(view: &OverviewView, format: &Format) -> AnyView {
+    let totals = &view.overview.totals;
+    let spent = totals.charged();
+    let cost_budget = view.limits.monthly_cost.and_then(|budget| {
+        let percent = format::percent(spent.0, budget.0)?;
+        Some(view! { {meter(percent, "Budget")} <small>{format!("{percent} % of {}", format.money(budget))}</small> })
+    });
+    let token_budget = view.limits.monthly_tokens.and_then(|budget| {
+        let percent = format::percent(totals.charged_tokens(), i64::try_from(budget).unwrap_or(i64::MAX))?;
+        Some(view! { {meter(percent, "Token budget")} <small>{format!("{percent} % of {}", format::count(budget))}</small> })
+    });
+    let failed = (totals.failed_requests > 0)
+        .then(|| view! { <small>{format!("{} failed", format::count(totals.failed_requests))}</small> });
+    let tokens = format!(
+        "{} in, {} out",
+        format::count(totals.usage.input_tokens()),
+        format::count(totals.usage.output_tokens)
+    );
+    let median = totals
+        .total_latencies
+        .quantile_ms(0.5)
+        .map_or("none yet".to_owned(), format::duration_ms);
+    let slow = totals
+        .total_latencies
+        .quantile_ms(0.95)
+        .map(|ms| view! { <small>{format!("95 % within {}", format::duration_ms(ms))}</small> });
+    view! {
+        <dl class="stats">
+            <div class="stat">
+                <dt>"Spent"</dt>
+                <dd><span class="figure">{format.money(spent)}</span> {cost_budget}</dd>
+            </div>
+            <div class="stat">
+                <dt>"Requests"</dt>
+                <dd><span class="figure">{format::count(totals.requests)}</span> <div>{failed}</div></dd>
+            </div>
+            <div class="stat">
+                <dt>"Tokens"</dt>
+                <dd>
+                    <span class="figure">{format::signed_count(totals.charged_tokens())}</span>
+                    <div><small>{tokens}</small></div> {token_budget}
+                </dd>
+            </div>
+            <div class="stat">
+                <dt>"Refused"</dt>
+                <dd><span class="figure">{format::count(totals.refused_requests())}</span></dd>
+            </div>
+            <div class="stat">
+                <dt>"Median duration"</dt>
+                <dd><span class="figure">{median}</span> <div>{slow}</div></dd>
+            </div>
+        </dl>
+    }
+    .into_any()
+}
+
+fn spend_chart(view: &OverviewView, format: &Format) -> AnyView {
+    let days = &view.overview.days;
+    let points: Vec<_> = days.iter().map(|day| (day.day, day.charged)).collect();
+    let drawing = match chart::daily_bars(&points, CHART_CAPTION) {
+        // The drawing is made of figures and dates of ours, never of texts that somebody entered.
+        Ok(svg) => view! { <div class="chart-frame" tabindex="0" role="group" aria-labelledby=CHART_CAPTION inner_html=svg></div> }.into_any(),
+        Err(error) => {
+            tracing::error!(error = &error as &dyn std::error::Error, "a chart is left out");
+            ().into_any()
+        }
+    };
+    let rows = days
+        .iter()
+        .map(|day| {
+            view! {
+                <tr>
+                    <th scope="row">{format::day(day.day)}</th>
+                    <td class="number">{format.money(day.charged)}</td>
+                    <td class="number">{format::count(day.requests)}</td>
+                    <td class="number">{format::signed_count(day.tokens)}</td>
+                    <td class="number">{format::count(day.refused_requests)}</td>
+                </tr>
+            }
+            .into_any()
+        })
+        .collect();
+    view! {
+        <section class="card">
+            <figure class="chart">
+                <figcaption><h2 id=CHART_CAPTION>{format!("Spend by day, {}", format.currency())}</h2></figcaption>
+                {drawing}
+            </figure>
+            <details>
+                <summary>"The figures as a table"</summary>
+                {table::table(
+                    format!("By day in {} time.", format.zone()),
+                    &[words("Day"), figures("Spent"), figures("Requests"), figures("Tokens"), figures("Refused")],
+                    rows,
+                )}
+            </details>
+        </section>
+    }
+    .into_any()
+}
+
+async fn budgets(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError> {
+    if !visitor.sees_everything() {
+        return Ok(().into_any());
+    }
+    let mut tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
+    tenants.sort_by_key(|tenant| std::cmp::Reverse(tenant.spent.cost));
+    tenants.truncate(TENANTS_SHOWN);
+    let body = if tenants.is_empty() {
+        table::empty(
+            "No tenants yet. Start with an upstream, a model and its price; then make a tenant and issue a key.",
+            view! { <a class="button button-primary" href="/tenants/new">"New tenant"</a> }.into_any(),
+        )
+    } else {
+        table::table(
+            "The tenants that have spent most this month.",
+            &[words("Tenant"), figures("Spent"), figures("Budget"), words("Used")],
+            tenants.iter().map(|tenant| tenant_row(tenant, &visit.format)).collect(),
+        )
+    };
+    Ok(view! {
+        <section class="card">
+            <div class="card-head">
+                <h2>"Budgets"</h2>
+                <a href="/tenants">"All tenants"</a>
+            </div>
+            {body}
+        </section>
+    }
+    .into_any())
+}
+
+fn tenant_row(tenant: &TenantSummary, format: &Format) -> AnyView {
+    let href = format!("/tenants/{}", tenant.row.tenant.id);
+    let name = tenant.row.tenant.name.clone();
+    let used = tenant
+        .monthly_cost
+        .and_then(|budget| format::percent(tenant.spent.cost.0, budget.0))
+        .map(|percent| view! { {format!("{percent} %")} {meter(percent, &name)} });
+    view! {
+        <tr>
+            <th scope="row"><a href=href>{name.clone()}</a></th>
+            <td class="number">{format.money(tenant.spent.cost)}</td>
+            <td class="number">{tenant.monthly_cost.map_or("none".to_owned(), |budget| format.money(budget))}</td>
+            <td>{used}</td>
+        </tr>
+    }
+    .into_any()
+}
+
+fn top_models(view: &OverviewView, format: &Format) -> AnyView {
+    let rows: Vec<AnyView> = view
+        .overview
+        .top_models
+        .iter()
+        .map(|row| {
+            let model = row.model.clone().unwrap_or_else(|| "no model".to_owned());
+            view! {
+                <tr>
+                    <th scope="row">{model}</th>
+                    <td class="number">{format::count(row.totals.requests)}</td>
+                    <td class="number">{format.money(row.totals.charged())}</td>
+                </tr>
+            }
+            .into_any()
+        })
+        .collect();
+    let body = if rows.is_empty() {
+        table::empty("No request has run this month.", ().into_any())
+    } else {
+        table::table(
+            "By cost.",
+            &[words("Model"), figures("Requests"), figures("Spent")],
+            rows,
+        )
+    };
+    view! { <section class="card"><h2>"Models"</h2>{body}</section> }.into_any()
+}
+
+fn rejections(totals: &Totals) -> AnyView {
+    let rows: Vec<AnyView> = totals
+        .refusals
+        .iter()
+        .map(|(code, count)| {
+            let href = address("/ledger", &[("ending", &format!("code:{code}"))]);
+            view! {
+                <tr>
+                    <th scope="row"><a href=href>{format::words(code)}</a></th>
+                    <td class="number">{format::count(*count)}</td>
+                </tr>
+            }
+            .into_any()
+        })
+        .collect();
+    let body = if rows.is_empty() {
+        table::empty("No request was refused this month.", ().into_any())
+    } else {
+        table::table("By reason.", &[words("Reason"), figures("Requests")], rows)
+    };
+    view! { <section class="card"><h2>"Refused"</h2>{body}</section> }.into_any()
+}
+
+fn top_keys(view: &OverviewView, format: &Format) -> AnyView {
+    if view.overview.top_keys.is_empty() {
+        return ().into_any();
+    }
+    let rows = view.overview.top_keys.iter().map(|row| key_row(row, format)).collect();
+    view! {
+        <section class="card">
+            <h2>"Keys"</h2>
+            {table::table(
+                "By cost.",
+                &[words("Key"), words("Tenant"), figures("Requests"), figures("Refused"), figures("Tokens"), figures("Spent")],
+                rows,
+            )}
+        </section>
+    }
+    .into_any()
+}
+
+fn key_row(row: &ReportRow, format: &Format) -> AnyView {
+    let name = match (&row.key_name, &row.key_public_id, row.key_id) {
+        (Some(name), _, Some(id)) => view! { <a href=format!("/keys/{id}")>{name.clone()}</a> }.into_any(),
+        (None, Some(public_id), _) => masked(public_id).into_any(),
+        (None, None, Some(id)) => Scope::Key(id).to_string().into_any(),
+        _ => "without a key".into_any(),
+    };
+    view! {
+        <tr>
+            <th scope="row">{name}</th>
+            <td>{row.tenant_name.clone()}</td>
+            <td class="number">{format::count(row.totals.requests)}</td>
+            <td class="number">{format::count(row.totals.refused_requests())}</td>
+            <td class="number">{format::signed_count(row.totals.charged_tokens())}</td>
+            <td class="number">{format.money(row.totals.charged())}</td>
+        </tr>
+    }
+    .into_any()
+}
+
+/// What the sums contain, in a sentence.
+pub fn completeness(completeness: &Completeness, format: &Format) -> AnyView {
+    let until = format.time(completeness.complete_until);
+    let text = match completeness.state {
+        MonthState::Open => format!("The month is open. Complete up to {until}."),
+        MonthState::Closing => {
+            format!("The month is over, but entries are still on their way. Complete up to {until}.")
+        }
+        MonthState::Final => "The month is final: only adjustments can change it.".to_owned(),
+    };
+    let waiting = (!completeness.waiting_for.is_empty())
+        .then(|| format!(" Waiting for {}.", completeness.waiting_for.join(", ")));
+    view! { <p class="quiet">{text} {waiting}</p> }.into_any()
+}

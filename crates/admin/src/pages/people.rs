@@ -1,0 +1,325 @@
+//! People: the list, inviting somebody, the page that shows a one-time link once.
+
+use admin_islands::copy_button::CopyButton;
+use chrono::{DateTime, Utc};
+use control::fields::Fields;
+use control::people::{INVITATION_DAYS, Invitation, PersonDraft};
+use control::rows::Person;
+use domain::ids::PersonId;
+use domain::people::Role;
+use leptos::prelude::*;
+use leptos::server_fn::ServerFn;
+use serde::{Deserialize, Serialize};
+
+use crate::error::PageError;
+use crate::form::{Field, Filled};
+use crate::page::{self, Page};
+use crate::session;
+use crate::shell;
+use crate::submit::{Done, Refused, parsed_id, press, submit};
+use crate::table::{self, Tone, badge, words};
+use crate::visit::{Visit, Visitor, address};
+
+/// Everybody whom the visitor may see.
+pub fn list() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        let people = visit.state.control.people(&visitor.actor, None).await?;
+        let may_invite = visitor.is_operator() || visitor.is_manager();
+        let invite =
+            may_invite.then(|| view! { <a class="button button-primary" href="/people/new">"Invite somebody"</a> });
+        let content = view! {
+            {shell::page_head("People", "Who may sign in to this console, and what they may do.", invite.into_any())}
+            {table::table(
+                "By name.",
+                &[words("Name"), words("E-mail"), words("Role"), words("Tenant"), words("State"), words("Last sign-in"), words("")],
+                people.iter().map(|person| row(person, &visit, visitor, may_invite)).collect(),
+            )}
+        };
+        Ok(Page::new("People", content.into_any()))
+    })
+}
+
+fn row(person: &Person, visit: &Visit, visitor: &Visitor, may_change: bool) -> AnyView {
+    let state = if person.disabled_at.is_some() {
+        badge("closed", Tone::Bad)
+    } else if person.has_password {
+        badge("active", Tone::Good)
+    } else {
+        badge("invited", Tone::Warning)
+    };
+    let signed_in = person
+        .signed_in_at
+        .map_or("never".to_owned(), |at| visit.format.minute(at));
+    let is_self = visitor.actor.person_id() == Some(person.id);
+    let actions = (may_change && !is_self).then(|| actions(person));
+    view! {
+        <tr>
+            <th scope="row">{person.name.clone()}</th>
+            <td>{person.email.clone()}</td>
+            <td>{person.role.as_str()}</td>
+            <td>{person.tenant_name.clone()}</td>
+            <td>{state}</td>
+            <td class="nowrap">{signed_in}</td>
+            <td class="row-actions">{actions}</td>
+        </tr>
+    }
+    .into_any()
+}
+
+fn actions(person: &Person) -> AnyView {
+    let (id, version, name) = (person.id.to_string(), person.version.to_string(), person.name.clone());
+    let hidden = || {
+        view! {
+            <input type="hidden" name="id" value=id.clone() />
+            <input type="hidden" name="version" value=version.clone() />
+        }
+    };
+    if person.disabled_at.is_some() {
+        return view! {
+            <form method="post" action=EnablePerson::PATH>
+                {hidden()}
+                <button class="button" type="submit" aria-label=format!("Open {name}'s account")>"Open"</button>
+            </form>
+        }
+        .into_any();
+    }
+    view! {
+        <div class="actions actions-end">
+            <form method="post" action=CreatePersonLink::PATH>
+                <input type="hidden" name="id" value=id.clone() />
+                <button class="button" type="submit" aria-label=format!("New link for {name}")>"New link"</button>
+            </form>
+            <form method="post" action=DisablePerson::PATH>
+                {hidden()}
+                <button class="button" type="submit" aria-label=format!("Close {name}'s account")>"Close"</button>
+            </form>
+        </div>
+    }
+    .into_any()
+}
+
+/// The form that invites somebody.
+pub fn new() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        if !visitor.is_operator() && !visitor.is_manager() {
+            return Err(PageError::Forbidden);
+        }
+        let form = Filled::new(visit.draft.clone(), InvitePerson::PATH, || PersonForm {
+            role: Role::Member.as_str().to_owned(),
+            ..PersonForm::default()
+        });
+        let values = &form.values;
+        let roles: Vec<_> = Role::ALL
+            .into_iter()
+            .filter(|role| visitor.is_operator() || role.belongs_to_tenant())
+            .rev()
+            .map(|role| (role.as_str().to_owned(), role_text(role).to_owned()))
+            .collect();
+        let tenants = if visitor.is_operator() {
+            let tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
+            let choices = std::iter::once((String::new(), "None".to_owned()))
+                .chain(
+                    tenants
+                        .iter()
+                        .map(|tenant| (tenant.row.tenant.id.to_string(), tenant.row.tenant.name.clone())),
+                )
+                .collect();
+            form.select(
+                Field::new("tenant_id", "Tenant")
+                    .hint("For members and managers. Operators and auditors belong to none."),
+                &values.tenant_id,
+                choices,
+            )
+        } else {
+            ().into_any()
+        };
+        let content = view! {
+            {shell::page_head(
+                "Invite somebody",
+                format!("You get a link for them. It works once, for {INVITATION_DAYS} days."),
+                ().into_any(),
+            )}
+            <section class="card">
+                {form.summary()}
+                <form class="form" method="post" action=InvitePerson::PATH>
+                    {form.text(Field::new("name", "Name").required(), &values.name)}
+                    {form.text(Field::new("email", "E-mail address").email().required().hint("They sign in with it."), &values.email)}
+                    {form.select(Field::new("role", "Role"), &values.role, roles)}
+                    {tenants}
+                    <div class="actions">
+                        <button class="button button-primary" type="submit">"Make the link"</button>
+                        <a class="button" href="/people">"Cancel"</a>
+                    </div>
+                </form>
+            </section>
+        };
+        Ok(Page::new("Invite somebody", content.into_any()))
+    })
+}
+
+fn role_text(role: Role) -> &'static str {
+    match role {
+        Role::Operator => "Operator: everything",
+        Role::Auditor => "Auditor: reads everything, changes nothing",
+        Role::Manager => "Manager: runs one tenant",
+        Role::Member => "Member: own keys and usage",
+    }
+}
+
+/// Shows a one-time link, once.
+pub fn link() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        visit.visitor()?;
+        let link: Option<IssuedLink> = session::take_secret(&visit.session, visit.now()).await?;
+        let content = match link {
+            Some(link) => {
+                let url = format!(
+                    "{}{}",
+                    visit.state.public_address,
+                    address("/invitation", &[("token", &link.token)])
+                );
+                view! {
+                    {shell::page_head(format!("A link for {}", link.name), "Send it to them in a way that only they can read. It is not shown again.", ().into_any())}
+                    <section class="card">
+                        <code class="secret" id="secret">{url}</code>
+                        <div class="copy-row">
+                            <CopyButton target="secret".to_owned() label="Copy the link".to_owned() />
+                            <a class="button" href="/people">"Done"</a>
+                        </div>
+                        <p class="quiet">{format!("It works once, until {}.", visit.format.minute(link.expires_at))}</p>
+                    </section>
+                }
+                .into_any()
+            }
+            None => view! {
+                {shell::page_head("This link was shown already", "", ().into_any())}
+                <section class="card">
+                    <p>"A link is shown once. If it is lost, make a new one from the list of people."</p>
+                    <p class="actions"><a class="button" href="/people">"Go to the people"</a></p>
+                </section>
+            }
+            .into_any(),
+        };
+        Ok(Page::new("Link", content))
+    })
+}
+
+/// A link on its way to the one page that shows it.
+#[derive(Serialize, Deserialize)]
+struct IssuedLink {
+    name: String,
+    token: String,
+    expires_at: DateTime<Utc>,
+}
+
+async fn show_link(visit: &Visit, invitation: Invitation) -> Result<Done, Refused> {
+    let link = IssuedLink {
+        name: invitation.person.name,
+        token: invitation.token.reveal().to_owned(),
+        expires_at: invitation.expires_at,
+    };
+    session::keep_secret(&visit.session, link, visit.now()).await?;
+    Ok(Done::go("/people/link"))
+}
+
+/// What the invitation's form sends.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PersonForm {
+    name: String,
+    email: String,
+    role: String,
+    tenant_id: String,
+}
+
+/// Adds somebody and leads to the page that shows their link.
+#[server(prefix = "/console", endpoint = "people/invite")]
+pub async fn invite_person(#[server(flatten)] form: PersonForm) -> Result<(), ServerFnError> {
+    submit(
+        InvitePerson::PATH,
+        "/people/new",
+        form,
+        |visit: Visit, form: PersonForm| async move {
+            let visitor = visit.visitor()?;
+            let mut fields = Fields::default();
+            let role: Option<Role> = fields.word("role", &form.role);
+            let tenant_id = match visitor.tenant_id {
+                Some(own) => Some(own),
+                None => fields.word("tenant_id", &form.tenant_id),
+            };
+            fields.check()?;
+            let draft = PersonDraft {
+                name: form.name,
+                email: form.email,
+                role: role.unwrap_or(Role::Member),
+                tenant_id,
+            };
+            let invitation = visit
+                .state
+                .control
+                .invite_person(&visitor.actor, &draft, visit.now())
+                .await?;
+            show_link(&visit, invitation).await
+        },
+    )
+    .await
+}
+
+/// Makes another link for somebody who lost theirs, or their password.
+#[server(prefix = "/console", endpoint = "people/link")]
+pub async fn create_person_link(#[server(default)] id: String) -> Result<(), ServerFnError> {
+    press("/people", |visit: Visit| async move {
+        let id: PersonId = parsed_id(&id)?;
+        let invitation = visit
+            .state
+            .control
+            .create_password_link(visit.actor()?, id, visit.now())
+            .await?;
+        show_link(&visit, invitation).await
+    })
+    .await
+}
+
+/// Shuts somebody out.
+#[server(prefix = "/console", endpoint = "people/disable")]
+pub async fn disable_person(
+    #[server(default)] id: String,
+    #[server(default)] version: String,
+) -> Result<(), ServerFnError> {
+    press("/people", |visit: Visit| async move {
+        let (id, version) = (parsed_id(&id)?, parsed_id(&version)?);
+        visit
+            .state
+            .control
+            .disable_person(visit.actor()?, id, version, visit.now())
+            .await?;
+        Ok::<_, Refused>(Done::say(
+            "/people",
+            "The account is closed: its sessions have ended and its keys are revoked.",
+        ))
+    })
+    .await
+}
+
+/// Lets somebody in again.
+#[server(prefix = "/console", endpoint = "people/enable")]
+pub async fn enable_person(
+    #[server(default)] id: String,
+    #[server(default)] version: String,
+) -> Result<(), ServerFnError> {
+    press("/people", |visit: Visit| async move {
+        let (id, version) = (parsed_id(&id)?, parsed_id(&version)?);
+        visit
+            .state
+            .control
+            .enable_person(visit.actor()?, id, version, visit.now())
+            .await?;
+        Ok::<_, Refused>(Done::say(
+            "/people",
+            "The account is open again. Its keys stay revoked.",
+        ))
+    })
+    .await
+}

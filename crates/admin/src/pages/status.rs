@@ -1,0 +1,95 @@
+//! The state of the installation: gateways, what is degraded, journals, settings.
+
+use control::rows::Instance;
+use domain::instances::STATUS_STALE_MS;
+use domain::prices::Unpriced;
+use leptos::prelude::*;
+
+use crate::format;
+use crate::page::{self, Page};
+use crate::shell;
+use crate::table::{self, Tone, badge, facts, figures, words};
+use crate::visit::Visit;
+
+/// Gateways and settings.
+pub fn view() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        let instances = visit.state.control.instances(&visitor.actor).await?;
+        let settings = visit.state.control.settings().await?.settings;
+        let unpriced = match settings.unpriced {
+            Unpriced::Refuse => "Requests for models without a price are refused.".to_owned(),
+            Unpriced::Charge(rates) => format!(
+                "Requests for models without a price are charged {} in and {} out per million tokens, and marked.",
+                visit.format.rate(rates.input_nanos_per_mtok),
+                visit.format.rate(rates.output_nanos_per_mtok)
+            ),
+        };
+        let listed = if instances.is_empty() {
+            table::empty("No gateway has reported yet.", ().into_any())
+        } else {
+            table::table(
+                "Each gateway reports every two seconds.",
+                &[
+                    words("Gateway"),
+                    words("State"),
+                    words("Counters"),
+                    figures("Policy age"),
+                    figures("In flight"),
+                    figures("Open holds"),
+                    figures("Journal"),
+                    figures("Journal lag"),
+                    figures("Journal on disk"),
+                    words("Version"),
+                    words("Started"),
+                ],
+                instances.iter().map(|instance| row(instance, &visit)).collect(),
+            )
+        };
+        let content = view! {
+            {shell::page_head("Status", "The gateways behind this console, and the settings of the installation.", ().into_any())}
+            {listed}
+            <section class="card">
+                <h2>"Settings"</h2>
+                {facts(vec![
+                    ("Public address", view! { <code>{visit.state.public_address.to_string()}</code> }.into_any()),
+                    ("Billing currency", settings.currency.clone().into_any()),
+                    ("Billing time zone", format!("{} (now {})", settings.time_zone, visit.format.time(visit.now())).into_any()),
+                    ("Models without a price", unpriced.into_any()),
+                ])}
+                <p class="quiet">"Currency and time zone stay as they were at the first start: every report depends on them."</p>
+            </section>
+        };
+        Ok(Page::new("Status", content.into_any()))
+    })
+}
+
+fn row(instance: &Instance, visit: &Visit) -> AnyView {
+    let status = &instance.status;
+    let silent_ms = (visit.now() - instance.seen_at).num_milliseconds();
+    let state = if silent_ms > STATUS_STALE_MS {
+        view! { {badge("silent", Tone::Bad)} " " <small>{format!("for {}", format::duration_ms(silent_ms))}</small> }
+            .into_any()
+    } else if status.degraded.is_empty() {
+        badge("well", Tone::Good)
+    } else {
+        view! { {badge("degraded", Tone::Warning)} " " <small>{status.degraded.join("; ")}</small> }.into_any()
+    };
+    let milliseconds = |value: u64| format::duration_ms(i64::try_from(value).unwrap_or(i64::MAX));
+    view! {
+        <tr>
+            <th scope="row">{instance.instance.clone()}</th>
+            <td>{state}</td>
+            <td>{status.counters.clone()}</td>
+            <td class="number">{milliseconds(status.policy_age_ms)}</td>
+            <td class="number">{format::count(status.in_flight)}</td>
+            <td class="number">{format::count(status.open_holds)}</td>
+            <td class="number">{format::counted(status.journal_depth, "entry", "entries")}</td>
+            <td class="number">{milliseconds(status.journal_lag_ms)}</td>
+            <td class="number">{format::bytes(status.journal_bytes)}</td>
+            <td>{status.version.clone()}</td>
+            <td class="nowrap">{status.started_at.map(|at| visit.format.minute(at))}</td>
+        </tr>
+    }
+    .into_any()
+}

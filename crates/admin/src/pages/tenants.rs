@@ -1,0 +1,457 @@
+//! Tenants: the list, a new one, and one with its budgets and limits.
+
+use control::ControlError;
+use control::fields::Fields;
+use control::limits::NodeLimitsText;
+use control::rows::Spent;
+use control::tenants::{TenantDraft, TenantSummary, TenantVersions, TenantView};
+use domain::ids::TenantId;
+use domain::policy::{Plan, Tenant};
+use domain::priority::Priority;
+use leptos::prelude::*;
+use leptos::server_fn::ServerFn;
+use serde::{Deserialize, Serialize};
+
+use crate::error::PageError;
+use crate::form::{Field, Filled};
+use crate::format::{self, Format};
+use crate::page::{self, Page, id_of_path};
+use crate::pages::limits;
+use crate::shell;
+use crate::submit::{Done, Refused, parsed_id, press, submit};
+use crate::table::{self, Tone, badge, facts, figures, meter, words};
+use crate::visit::{Visit, Visitor};
+
+/// Every tenant with what it has spent this month.
+pub fn list() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        let tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
+        let new = visitor
+            .is_operator()
+            .then(|| view! { <a class="button button-primary" href="/tenants/new">"New tenant"</a> });
+        let listed = if tenants.is_empty() {
+            table::empty(
+                "No tenants yet. A tenant is an organisation or team with its own people, keys, limits and budgets.",
+                ().into_any(),
+            )
+        } else {
+            table::table(
+                format!(
+                    "{}, with what they have spent this month.",
+                    format::counted(tenants.len() as u64, "tenant", "tenants")
+                ),
+                &[
+                    words("Name"),
+                    words("State"),
+                    words("Highest priority"),
+                    figures("Spent"),
+                    figures("Budget"),
+                    words("Used"),
+                    figures("Tokens"),
+                ],
+                tenants.iter().map(|tenant| row(tenant, &visit.format)).collect(),
+            )
+        };
+        let content = view! {
+            {shell::page_head(if visitor.is_manager() { "My tenant" } else { "Tenants" }, "Who uses the gateway, and how much they may spend.", new.into_any())}
+            {listed}
+        };
+        Ok(Page::new("Tenants", content.into_any()))
+    })
+}
+
+fn row(summary: &TenantSummary, format: &Format) -> AnyView {
+    let tenant = &summary.row.tenant;
+    let href = format!("/tenants/{}", tenant.id);
+    let budget = summary
+        .monthly_cost
+        .map_or("none".to_owned(), |budget| format.money(budget));
+    let used = summary
+        .monthly_cost
+        .and_then(|budget| format::percent(summary.spent.cost.0, budget.0))
+        .map(|percent| view! { {format!("{percent} %")} {meter(percent, &tenant.name)} });
+    view! {
+        <tr>
+            <th scope="row">
+                <a href=href>{tenant.name.clone()}</a>
+            </th>
+            <td>{state(tenant)}</td>
+            <td>{summary.row.priority_ceiling_in_force.as_str()}</td>
+            <td class="number">{format.money(summary.spent.cost)}</td>
+            <td class="number">{budget}</td>
+            <td>{used}</td>
+            <td class="number">{format::signed_count(summary.spent.tokens)}</td>
+        </tr>
+    }
+    .into_any()
+}
+
+fn state(tenant: &Tenant) -> AnyView {
+    if tenant.suspended_at.is_some() {
+        badge("suspended", Tone::Bad)
+    } else {
+        badge("active", Tone::Good)
+    }
+}
+
+/// The form for a new tenant.
+pub fn new() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        if !visitor.is_operator() {
+            return Err(PageError::Forbidden);
+        }
+        let plans = visit.state.control.plans(&visitor.actor).await?;
+        let form = Filled::new(visit.draft.clone(), CreateTenant::PATH, TenantForm::default);
+        let content = view! {
+            {shell::page_head("New tenant", "An organisation or team with its own people, keys, limits and budgets.", ().into_any())}
+            <section class="card">
+                {form.summary()}
+                <form class="form" method="post" action=CreateTenant::PATH>
+                    {tenant_fields(&form, &plans, &visit.format, false)}
+                    <div class="actions">
+                        <button class="button button-primary" type="submit">"Create tenant"</button>
+                        <a class="button" href="/tenants">"Cancel"</a>
+                    </div>
+                </form>
+            </section>
+        };
+        Ok(Page::new("New tenant", content.into_any()))
+    })
+}
+
+/// One tenant: what it has spent, and the form that changes it.
+pub fn edit() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        let id: TenantId = id_of_path(&visit, "/tenants/")?;
+        let tenant = visit.state.control.tenant(&visitor.actor, id, visit.now()).await?;
+        let name = tenant.row.tenant.name.clone();
+        let content = view! {
+            {shell::page_head(name.clone(), "", links(id, visitor))}
+            {spent(&tenant, &visit.format)}
+            {editor(&visit, visitor, &tenant).await?}
+            {visitor.is_operator().then(|| suspension(&tenant))}
+        };
+        Ok(Page::new(name, content.into_any()))
+    })
+}
+
+fn links(id: TenantId, visitor: &Visitor) -> AnyView {
+    let keys = format!("/keys?tenant={id}");
+    let ledger = format!("/ledger?tenant={id}");
+    let issue = visitor.issues_keys().then(|| {
+        let href = format!("/keys/new?tenant={id}");
+        view! { <a class="button button-primary" href=href>"Issue a key"</a> }
+    });
+    view! {
+        <a class="button" href=keys>"Keys"</a>
+        <a class="button" href=ledger>"Ledger"</a>
+        {issue}
+    }
+    .into_any()
+}
+
+fn spent(tenant: &TenantView, format: &Format) -> AnyView {
+    let Spent { cost, tokens } = tenant.spent;
+    let plain = &tenant.limits.plain;
+    let cost_budget = plain.monthly_cost.and_then(|budget| {
+        let percent = format::percent(cost.0, budget.0)?;
+        Some(view! { {meter(percent, "Budget")} <small>{format!("{percent} % of {}", format.money(budget))}</small> })
+    });
+    let token_budget = plain.monthly_tokens.and_then(|budget| {
+        let percent = format::percent(tokens, i64::try_from(budget).unwrap_or(i64::MAX))?;
+        Some(view! { {meter(percent, "Token budget")} <small>{format!("{percent} % of {}", format::count(budget))}</small> })
+    });
+    view! {
+        <dl class="stats">
+            <div class="stat">
+                <dt>"Spent this month"</dt>
+                <dd><span class="figure">{format.money(cost)}</span> {cost_budget}</dd>
+            </div>
+            <div class="stat">
+                <dt>"Tokens this month"</dt>
+                <dd><span class="figure">{format::signed_count(tokens)}</span> {token_budget}</dd>
+            </div>
+            <div class="stat">
+                <dt>"State"</dt>
+                <dd>{state(&tenant.row.tenant)}</dd>
+            </div>
+        </dl>
+    }
+    .into_any()
+}
+
+async fn editor(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Result<AnyView, PageError> {
+    let row = &tenant.row;
+    let form = Filled::new(visit.draft.clone(), EditTenant::PATH, || TenantForm::of(tenant));
+    if !visitor.is_operator() {
+        let ceiling = row.priority_ceiling_in_force.as_str();
+        let strict = if row.tenant.has_strict_budgets { "yes" } else { "no" };
+        return Ok(view! {
+            <section class="card">
+                <h2>"Limits and budgets"</h2>
+                {facts(vec![
+                    ("Highest priority", ceiling.into_any()),
+                    ("Strict budgets", strict.into_any()),
+                    ("Plan", row.plan_name.clone().unwrap_or_else(|| "none".to_owned()).into_any()),
+                ])}
+                <div class="form">{limits::fields(&form, &form.values.limits, &visit.format, true)}</div>
+                <p class="quiet">"Only operators change these."</p>
+            </section>
+        }
+        .into_any());
+    }
+    let plans = visit.state.control.plans(&visitor.actor).await?;
+    let versions = form
+        .version(&form.values.versions, &versions_text(tenant.versions()))
+        .to_owned();
+    Ok(view! {
+        <section class="card">
+            <h2>"Settings, budgets and limits"</h2>
+            {form.summary()}
+            <form class="form" method="post" action=EditTenant::PATH>
+                <input type="hidden" name="id" value=row.tenant.id.to_string() />
+                <input type="hidden" name="versions" value=versions />
+                {tenant_fields(&form, &plans, &visit.format, true)}
+                <div class="actions">
+                    <button class="button button-primary" type="submit">"Save"</button>
+                </div>
+                <p class="quiet">"Changes are in force on every gateway within a second."</p>
+            </form>
+        </section>
+    }
+    .into_any())
+}
+
+fn tenant_fields(form: &Filled<TenantForm>, plans: &[Plan], format: &Format, exists: bool) -> AnyView {
+    let values = &form.values;
+    let plan_choices = std::iter::once((String::new(), "No plan".to_owned()))
+        .chain(plans.iter().map(|plan| (plan.id.to_string(), plan.name.clone())))
+        .collect();
+    let plan = (!plans.is_empty()).then(|| form.select(Field::new("plan_id", "Plan"), &values.plan_id, plan_choices));
+    let ceilings = std::iter::once((String::new(), "The plan's, or high".to_owned()))
+        .chain(Priority::ALL.map(|priority| (priority.as_str().to_owned(), priority.as_str().to_owned())))
+        .collect();
+    let name = Field::new("name", "Name").required();
+    let name = if exists { name } else { name.placeholder("Research") };
+    view! {
+        <fieldset>
+            <legend>"Tenant"</legend>
+            {form.text(name, &values.name)}
+            <div class="field-row">
+                {plan}
+                {form.select(
+                    Field::new("priority_ceiling", "Highest priority").hint("Its keys never run above it."),
+                    &values.priority_ceiling,
+                    ceilings,
+                )}
+            </div>
+            {form.check(
+                Field::new("has_strict_budgets", "Strict budgets")
+                    .hint("Requests that state no output cap get one written in, so that a budget is a promise."),
+                values.has_strict_budgets == "on",
+            )}
+        </fieldset>
+        {limits::fields(form, &values.limits, format, false)}
+    }
+    .into_any()
+}
+
+fn suspension(tenant: &TenantView) -> AnyView {
+    let id = tenant.row.tenant.id.to_string();
+    let version = tenant.row.version.to_string();
+    let (heading, text) = if tenant.row.tenant.suspended_at.is_some() {
+        (
+            "Resume",
+            "All requests of this tenant are refused with tenant_suspended.",
+        )
+    } else {
+        (
+            "Suspend",
+            "Refuses all requests of this tenant until it is resumed. Keys and settings stay.",
+        )
+    };
+    let form = if tenant.row.tenant.suspended_at.is_some() {
+        view! {
+            <form method="post" action=ResumeTenant::PATH>
+                <input type="hidden" name="id" value=id />
+                <input type="hidden" name="version" value=version />
+                <button class="button button-primary" type="submit">"Resume tenant"</button>
+            </form>
+        }
+        .into_any()
+    } else {
+        view! {
+            <form method="post" action=SuspendTenant::PATH>
+                <input type="hidden" name="id" value=id />
+                <input type="hidden" name="version" value=version />
+                <button class="button button-danger" type="submit">"Suspend tenant"</button>
+            </form>
+        }
+        .into_any()
+    };
+    view! {
+        <section class="card">
+            <h2>{heading}</h2>
+            <p>{text}</p>
+            {form}
+        </section>
+    }
+    .into_any()
+}
+
+/// What the forms of a tenant send.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TenantForm {
+    id: String,
+    versions: String,
+    name: String,
+    plan_id: String,
+    priority_ceiling: String,
+    has_strict_budgets: String,
+    #[serde(flatten)]
+    limits: NodeLimitsText,
+}
+
+impl TenantForm {
+    fn of(tenant: &TenantView) -> Self {
+        let row = &tenant.row.tenant;
+        Self {
+            id: row.id.to_string(),
+            versions: versions_text(tenant.versions()),
+            name: row.name.clone(),
+            plan_id: row.plan_id.map(|plan| plan.to_string()).unwrap_or_default(),
+            priority_ceiling: row
+                .priority_ceiling
+                .map(|ceiling| ceiling.as_str().to_owned())
+                .unwrap_or_default(),
+            has_strict_budgets: if row.has_strict_budgets { "on" } else { "" }.to_owned(),
+            limits: NodeLimitsText::from(&tenant.limits.plain),
+        }
+    }
+
+    fn draft(&self) -> Result<TenantDraft, ControlError> {
+        let mut fields = Fields::default();
+        let plan_id = fields.word("plan_id", &self.plan_id);
+        let priority_ceiling = fields.word("priority_ceiling", &self.priority_ceiling);
+        let limits = self.limits.parse(&mut fields);
+        fields.check()?;
+        Ok(TenantDraft {
+            name: self.name.clone(),
+            plan_id,
+            priority_ceiling,
+            has_strict_budgets: self.has_strict_budgets == "on",
+            limits,
+        })
+    }
+}
+
+fn versions_text(versions: TenantVersions) -> String {
+    format!("{}.{}", versions.tenant, versions.limits)
+}
+
+fn parsed_versions(text: &str) -> Result<TenantVersions, Refused> {
+    text.split_once('.')
+        .and_then(|(tenant, limits)| {
+            Some(TenantVersions {
+                tenant: tenant.parse().ok()?,
+                limits: limits.parse().ok()?,
+            })
+        })
+        .ok_or(Refused::Page(PageError::Malformed))
+}
+
+/// Makes a tenant.
+#[server(prefix = "/console", endpoint = "tenants/create")]
+pub async fn create_tenant(#[server(flatten)] form: TenantForm) -> Result<(), ServerFnError> {
+    submit(
+        CreateTenant::PATH,
+        "/tenants/new",
+        form,
+        |visit: Visit, form: TenantForm| async move {
+            let draft = form.draft()?;
+            let id = visit
+                .state
+                .control
+                .create_tenant(visit.actor()?, &draft, visit.now())
+                .await?;
+            Ok::<_, Refused>(Done::say(
+                format!("/tenants/{id}"),
+                format!("{} was created.", draft.name.trim()),
+            ))
+        },
+    )
+    .await
+}
+
+/// Changes a tenant together with its limits.
+#[server(prefix = "/console", endpoint = "tenants/edit")]
+pub async fn edit_tenant(#[server(flatten)] form: TenantForm) -> Result<(), ServerFnError> {
+    let back = format!("/tenants/{}", form.id);
+    submit(
+        EditTenant::PATH,
+        &back,
+        form,
+        |visit: Visit, form: TenantForm| async move {
+            let id: TenantId = parsed_id(&form.id)?;
+            let read = parsed_versions(&form.versions)?;
+            let draft = form.draft()?;
+            visit
+                .state
+                .control
+                .edit_tenant(visit.actor()?, id, read, &draft, visit.now())
+                .await?;
+            Ok::<_, Refused>(Done::say(format!("/tenants/{id}"), "Saved."))
+        },
+    )
+    .await
+}
+
+/// Which tenant, as last read.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TenantChoice {
+    id: String,
+    version: String,
+}
+
+/// Refuses a tenant's requests from now on.
+#[server(prefix = "/console", endpoint = "tenants/suspend")]
+pub async fn suspend_tenant(#[server(flatten)] form: TenantChoice) -> Result<(), ServerFnError> {
+    let back = format!("/tenants/{}", form.id);
+    press(&back, |visit: Visit| async move {
+        let (id, version) = (parsed_id(&form.id)?, parsed_id(&form.version)?);
+        visit
+            .state
+            .control
+            .suspend_tenant(visit.actor()?, id, version, visit.now())
+            .await?;
+        Ok::<_, Refused>(Done::say(
+            format!("/tenants/{id}"),
+            "Suspended. Its requests are refused within a second.",
+        ))
+    })
+    .await
+}
+
+/// Lets a suspended tenant go on.
+#[server(prefix = "/console", endpoint = "tenants/resume")]
+pub async fn resume_tenant(#[server(flatten)] form: TenantChoice) -> Result<(), ServerFnError> {
+    let back = format!("/tenants/{}", form.id);
+    press(&back, |visit: Visit| async move {
+        let (id, version) = (parsed_id(&form.id)?, parsed_id(&form.version)?);
+        visit
+            .state
+            .control
+            .resume_tenant(visit.actor()?, id, version, visit.now())
+            .await?;
+        Ok::<_, Refused>(Done::say(
+            format!("/tenants/{id}"),
+            "Resumed. Its requests are admitted within a second.",
+        ))
+    })
+    .await
+}

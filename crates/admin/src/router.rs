@@ -1,0 +1,84 @@
+//! The console as one axum router: pages, forms, the browser's files, the CSV.
+
+use axum::extract::Request;
+use axum::middleware;
+use axum::response::Response;
+use axum::routing::get;
+use axum::{Router, http};
+use leptos::prelude::*;
+use leptos_axum::{LeptosRoutes, generate_route_list};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::services::{ServeDir, ServeFile};
+use tower_http::set_header::SetResponseHeaderLayer;
+use tower_sessions::SessionStore;
+
+use crate::app::App;
+use crate::error::{self, PageError};
+use crate::pages::reports;
+use crate::state::AdminState;
+use crate::{protection, session, shell, visit};
+
+/// The longest form, in bytes.
+const FORM_BYTES_MAX: usize = 32 * 1024;
+
+/// Everything of the console. `sessions` keeps the sessions. The caller serves it with connection information
+/// (`into_make_service_with_connect_info::<SocketAddr>()`), so that sign-ins can be throttled by address.
+pub fn router<S: SessionStore + Clone>(state: AdminState, sessions: S) -> Router {
+    let options = state.options.clone();
+    let pages = generate_route_list(App);
+    let context = {
+        let state = state.clone();
+        move || provide_context(state.clone())
+    };
+    let document = {
+        let options = options.clone();
+        move || shell::shell(options.clone())
+    };
+    let not_found = leptos_axum::render_app_async_with_context(context.clone(), document.clone());
+    Router::new()
+        .leptos_routes_with_context(&options, pages, context, document)
+        .with_state(options)
+        .route(reports::CSV_PATH, get(reports::csv))
+        .fallback(not_found)
+        // From the innermost to the outermost.
+        .layer(middleware::from_fn_with_state(state.clone(), visit::layer))
+        .layer(session::layer(sessions, state.has_secure_cookies))
+        .layer(middleware::from_fn(protection::same_origin_writes))
+        .layer(RequestBodyLimitLayer::new(FORM_BYTES_MAX))
+        .layer(middleware::from_fn(too_large))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn(protection::secure_headers))
+        .merge(files(&state))
+}
+
+/// The browser's files, unchanged. Browsers ask each time whether they are still the same: their names stay when their
+/// content changes.
+fn files(state: &AdminState) -> Router {
+    let site = &state.site_dir;
+    let cached =
+        SetResponseHeaderLayer::overriding(http::header::CACHE_CONTROL, http::HeaderValue::from_static("no-cache"));
+    Router::new()
+        .nest_service("/pkg", ServeDir::new(site.join("pkg")))
+        .route_service("/favicon.svg", ServeFile::new(site.join("favicon.svg")))
+        .route_service("/robots.txt", ServeFile::new(site.join("robots.txt")))
+        .layer(CompressionLayer::new())
+        .layer(cached)
+        .layer(middleware::from_fn(protection::secure_headers))
+}
+
+fn panicked(_panic: Box<dyn std::any::Any + Send>) -> Response {
+    tracing::error!("a page or form of the console panicked");
+    error::document(&PageError::Internal)
+}
+
+/// Gives the limit's bare refusal a page.
+async fn too_large(request: Request, next: middleware::Next) -> Response {
+    let response = next.run(request).await;
+    if response.status() == http::StatusCode::PAYLOAD_TOO_LARGE {
+        error::document(&PageError::TooLarge)
+    } else {
+        response
+    }
+}

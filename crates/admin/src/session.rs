@@ -1,0 +1,153 @@
+//! The session: who signed in, what the last form left behind, and a secret on its way to being shown once. The store
+//! keeps a session's data sealed, and a browser holds nothing but its id.
+
+use chrono::{DateTime, Duration, Utc};
+use domain::ids::PersonId;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tower_sessions::cookie::SameSite;
+use tower_sessions::{Expiry, Session, SessionManagerLayer, SessionStore};
+
+use crate::error::PageError;
+use crate::form::Draft;
+use crate::state::AdminState;
+use crate::visit::Visitor;
+
+/// Whose session it is; the store ends a person's sessions by this field.
+const PERSON: &str = "person_id";
+const SIGNED_IN_AT: &str = "signed_in_at";
+const SEEN_AT: &str = "seen_at";
+const DRAFT: &str = "draft";
+const NOTICE: &str = "notice";
+const PROBLEM: &str = "problem";
+const SECRET: &str = "secret";
+
+/// A session that is not used for so long ends.
+const IDLE_HOURS: i64 = 8;
+/// A session ends so long after the sign-in, used or not.
+const ABSOLUTE_HOURS: i64 = 24;
+/// A session of somebody who is not signed in carries one form back and ends soon.
+const ANONYMOUS_MINUTES: i64 = 15;
+/// Use is noted at most so often: a page costs no write.
+const SEEN_EVERY_SECONDS: i64 = 60;
+/// How long a secret waits for its page.
+const SECRET_SECONDS: i64 = 300;
+/// The session cookie's name.
+const COOKIE: &str = "tollgate_session";
+
+/// The layer that gives each request its session. `Lax`, not `Strict`: links from invitations and reports must find the
+/// session; writes are protected by the origin check.
+pub fn layer<S: SessionStore + Clone>(sessions: S, is_secure: bool) -> SessionManagerLayer<S> {
+    SessionManagerLayer::new(sessions)
+        .with_name(COOKIE)
+        .with_http_only(true)
+        .with_same_site(SameSite::Lax)
+        .with_secure(is_secure)
+        .with_expiry(Expiry::OnInactivity(time::Duration::hours(IDLE_HOURS)))
+}
+
+/// Who is signed in, if the session is young enough and the person may still sign in.
+pub async fn visitor(
+    state: &AdminState,
+    session: &Session,
+    peer: Option<String>,
+) -> Result<Option<Visitor>, PageError> {
+    let Some(id) = get::<PersonId>(session, PERSON).await? else {
+        return Ok(None);
+    };
+    let now = (state.now)();
+    let signed_in_at: Option<DateTime<Utc>> = get(session, SIGNED_IN_AT).await?;
+    if signed_in_at.is_none_or(|at| now - at >= Duration::hours(ABSOLUTE_HOURS)) {
+        end(session).await?;
+        return Ok(None);
+    }
+    let Some(person) = state.control.person_by_id(id).await? else {
+        end(session).await?;
+        return Ok(None);
+    };
+    let seen_at: Option<DateTime<Utc>> = get(session, SEEN_AT).await?;
+    if seen_at.is_none_or(|at| now - at >= Duration::seconds(SEEN_EVERY_SECONDS)) {
+        put(session, SEEN_AT, now).await?;
+    }
+    Ok(Some(Visitor::new(&person, peer)))
+}
+
+/// Signs a person in under a new session id, so that an id planted before is worth nothing.
+pub async fn begin(session: &Session, person: PersonId, now: DateTime<Utc>) -> Result<(), PageError> {
+    session.clear().await;
+    session.cycle_id().await?;
+    session.set_expiry(Some(Expiry::OnInactivity(time::Duration::hours(IDLE_HOURS))));
+    put(session, PERSON, person).await?;
+    put(session, SIGNED_IN_AT, now).await?;
+    put(session, SEEN_AT, now).await
+}
+
+/// Ends the session in the store and in the browser.
+pub async fn end(session: &Session) -> Result<(), PageError> {
+    Ok(session.flush().await?)
+}
+
+/// Keeps a refused form for the page that shows it again.
+pub async fn keep_draft(session: &Session, draft: Draft) -> Result<(), PageError> {
+    shorten_anonymous(session).await?;
+    put(session, DRAFT, draft).await
+}
+
+/// Keeps what was done for the next page.
+pub async fn keep_notice(session: &Session, notice: String) -> Result<(), PageError> {
+    shorten_anonymous(session).await?;
+    put(session, NOTICE, notice).await
+}
+
+/// Keeps why a button did nothing for the next page.
+pub async fn keep_problem(session: &Session, problem: String) -> Result<(), PageError> {
+    put(session, PROBLEM, problem).await
+}
+
+/// What the last form left behind for the page after it.
+#[derive(Clone, Debug, Default)]
+pub struct Messages {
+    /// A form on its way back.
+    pub draft: Option<Draft>,
+    /// What was done.
+    pub notice: Option<String>,
+    /// Why nothing was done.
+    pub problem: Option<String>,
+}
+
+/// What the last form left behind; found once.
+pub async fn take_messages(session: &Session) -> Result<Messages, PageError> {
+    Ok(Messages {
+        draft: session.remove(DRAFT).await?,
+        notice: session.remove(NOTICE).await?,
+        problem: session.remove(PROBLEM).await?,
+    })
+}
+
+/// Keeps a secret for the one page that shows it.
+pub async fn keep_secret<T: Serialize>(session: &Session, secret: T, now: DateTime<Utc>) -> Result<(), PageError> {
+    put(session, SECRET, (now, secret)).await
+}
+
+/// The secret, once and not too late.
+pub async fn take_secret<T: DeserializeOwned>(session: &Session, now: DateTime<Utc>) -> Result<Option<T>, PageError> {
+    let kept: Option<(DateTime<Utc>, serde_json::Value)> = session.remove(SECRET).await?;
+    Ok(kept
+        .filter(|(at, _)| now - *at < Duration::seconds(SECRET_SECONDS))
+        .and_then(|(_, secret)| serde_json::from_value(secret).ok()))
+}
+
+async fn shorten_anonymous(session: &Session) -> Result<(), PageError> {
+    if get::<PersonId>(session, PERSON).await?.is_none() {
+        session.set_expiry(Some(Expiry::OnInactivity(time::Duration::minutes(ANONYMOUS_MINUTES))));
+    }
+    Ok(())
+}
+
+async fn get<T: DeserializeOwned>(session: &Session, field: &str) -> Result<Option<T>, PageError> {
+    Ok(session.get(field).await?)
+}
+
+async fn put(session: &Session, field: &str, value: impl Serialize) -> Result<(), PageError> {
+    Ok(session.insert(field, value).await?)
+}

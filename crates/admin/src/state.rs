@@ -1,0 +1,32 @@
+//! What the console is given when it is started.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use control::Control;
+use leptos::config::LeptosOptions;
+
+/// What every page and form can reach. Cheap to clone.
+#[derive(Clone)]
+pub struct AdminState {
+    /// The operations.
+    pub control: Arc<Control>,
+    /// The clock.
+    pub now: fn() -> DateTime<Utc>,
+    /// Where the browser's files are: `pkg/`, `favicon.svg`, `robots.txt`.
+    pub site_dir: PathBuf,
+    /// Names of those files.
+    pub options: LeptosOptions,
+    /// Where people and programs reach the gateway, without a slash at the end; shown in snippets and links.
+    pub public_address: Arc<str>,
+    /// Whether the session's cookie is sent over TLS only: always, unless the console is served on plain loopback http.
+    pub has_secure_cookies: bool,
+}
+
+impl AdminState {
+    /// The options under which the site's files are named: `/pkg/tollgate.js`, `/pkg/tollgate_bg.wasm`.
+    pub fn site_options() -> LeptosOptions {
+        LeptosOptions::builder().output_name("tollgate").build()
+    }
+}

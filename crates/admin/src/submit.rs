@@ -1,0 +1,222 @@
+//! The way of every form: the post calls a server function, which runs one operation and answers with the address of the
+//! page to get next. What was refused goes back to its form with the entered values.
+//!
+//! Pages write `<form method="post" action=IssueKey::PATH>`: what `ActionForm` renders outside an island, without its
+//! demand that the form's content outlive the page.
+
+use std::future::Future;
+
+use control::{ControlError, FieldError};
+use http::request::Parts;
+use http::{HeaderValue, StatusCode, header};
+use leptos::prelude::*;
+use leptos_axum::ResponseOptions;
+use serde::Serialize;
+
+use crate::error::PageError;
+use crate::form::Draft;
+use crate::session;
+use crate::visit::Visit;
+
+/// What an editor is told whose form was overtaken.
+const CONFLICT: &str = "Somebody else changed this while you were editing, so nothing was saved. Below is what you \
+                        entered; save again to replace what is stored now, or load the page again to see it.";
+
+/// A form that was dealt with.
+pub struct Done {
+    to: String,
+    notice: Option<String>,
+}
+
+impl Done {
+    /// Goes on to this address.
+    pub fn go(to: impl Into<String>) -> Self {
+        Self {
+            to: to.into(),
+            notice: None,
+        }
+    }
+
+    /// Goes on and says what was done.
+    pub fn say(to: impl Into<String>, notice: impl Into<String>) -> Self {
+        Self {
+            to: to.into(),
+            notice: Some(notice.into()),
+        }
+    }
+}
+
+/// Why a form was not dealt with.
+#[derive(Debug)]
+pub enum Refused {
+    /// Some of its fields are wrong.
+    Fields(Vec<FieldError>),
+    /// The form as a whole cannot be accepted now.
+    Form(String),
+    /// Somebody else changed meanwhile what the form is about.
+    Conflict,
+    /// There is no way back to the form.
+    Page(PageError),
+}
+
+impl Refused {
+    /// This field is wrong.
+    pub fn field(field: &'static str, message: impl ToString) -> Self {
+        Self::Fields(vec![FieldError::new(field, message.to_string())])
+    }
+}
+
+impl From<ControlError> for Refused {
+    fn from(error: ControlError) -> Self {
+        match error {
+            ControlError::Invalid(fields) => Self::Fields(fields),
+            ControlError::Conflict { .. } => Self::Conflict,
+            ControlError::LinkEnded => {
+                Self::Form("This link has been used or has ended. Ask an operator for another one.".to_owned())
+            }
+            ControlError::Busy => {
+                Self::Form("Many people are signing in at this moment. Try again in a few seconds.".to_owned())
+            }
+            error => Self::Page(error.into()),
+        }
+    }
+}
+
+impl From<PageError> for Refused {
+    fn from(error: PageError) -> Self {
+        Self::Page(error)
+    }
+}
+
+/// Runs the operation behind a form. `action` is the form's address, `back` the page that shows the form.
+///
+/// # Errors
+/// None: every ending is an address or an error's page. The type is what server functions give.
+pub async fn submit<F, R>(
+    action: &str,
+    back: &str,
+    form: F,
+    operation: impl FnOnce(Visit, F) -> R,
+) -> Result<(), ServerFnError>
+where
+    F: Serialize + Clone,
+    R: Future<Output = Result<Done, Refused>>,
+{
+    let (visit, response) = request()?;
+    let ended = operation(visit.clone(), form.clone()).await;
+    match answer(&visit, action, back, &form, ended).await {
+        Ok(address) => see_other(&visit, &response, &address),
+        Err(error) => visit.fail(error),
+    }
+    Ok(())
+}
+
+/// Runs the operation behind a form that is a mere button. What is wrong is said on top of the page `back`.
+///
+/// # Errors
+/// None, as with [`submit`].
+pub async fn press<R>(back: &str, operation: impl FnOnce(Visit) -> R) -> Result<(), ServerFnError>
+where
+    R: Future<Output = Result<Done, Refused>>,
+{
+    let (visit, response) = request()?;
+    let problem = match operation(visit.clone()).await {
+        Ok(done) => {
+            let kept = match done.notice {
+                Some(notice) => session::keep_notice(&visit.session, notice).await,
+                None => Ok(()),
+            };
+            match kept {
+                Ok(()) => see_other(&visit, &response, &done.to),
+                Err(error) => visit.fail(error),
+            }
+            return Ok(());
+        }
+        Err(Refused::Page(error)) => {
+            visit.fail(error);
+            return Ok(());
+        }
+        Err(Refused::Fields(fields)) => fields
+            .iter()
+            .map(|error| sentence(&error.message))
+            .collect::<Vec<_>>()
+            .join(" "),
+        Err(Refused::Form(message)) => message,
+        Err(Refused::Conflict) => {
+            "Somebody else changed this meanwhile, so nothing was done. Look at it again first.".to_owned()
+        }
+    };
+    match session::keep_problem(&visit.session, problem).await {
+        Ok(()) => see_other(&visit, &response, back),
+        Err(error) => visit.fail(error),
+    }
+    Ok(())
+}
+
+fn request() -> Result<(Visit, ResponseOptions), ServerFnError> {
+    let visit = use_context::<Parts>().and_then(|parts| parts.extensions.get::<Visit>().cloned());
+    visit
+        .zip(use_context::<ResponseOptions>())
+        .ok_or_else(|| ServerFnError::new("a form of the console was called outside its router"))
+}
+
+async fn answer<F: Serialize>(
+    visit: &Visit,
+    action: &str,
+    back: &str,
+    form: &F,
+    ended: Result<Done, Refused>,
+) -> Result<String, PageError> {
+    let (errors, is_conflict) = match ended {
+        Ok(done) => {
+            if let Some(notice) = done.notice {
+                session::keep_notice(&visit.session, notice).await?;
+            }
+            return Ok(done.to);
+        }
+        Err(Refused::Page(error)) => return Err(error),
+        Err(Refused::Fields(fields)) => {
+            let errors = fields
+                .into_iter()
+                .map(|error| (error.field.into_owned(), sentence(&error.message)));
+            (errors.collect(), false)
+        }
+        Err(Refused::Form(message)) => (vec![(String::new(), message)], false),
+        Err(Refused::Conflict) => (vec![(String::new(), CONFLICT.to_owned())], true),
+    };
+    let draft = Draft {
+        action: action.to_owned(),
+        values: serde_json::to_value(form).map_err(|_| PageError::Internal)?,
+        errors,
+        is_conflict,
+    };
+    session::keep_draft(&visit.session, draft).await?;
+    Ok(back.to_owned())
+}
+
+/// The operations' messages are parts of sentences; beside a field they stand alone.
+fn sentence(message: &str) -> String {
+    let mut characters = message.chars();
+    let first = characters
+        .next()
+        .map(|first| first.to_uppercase().to_string())
+        .unwrap_or_default();
+    let end = if message.ends_with('.') { "" } else { "." };
+    format!("{first}{}{end}", characters.as_str())
+}
+
+/// `leptos_axum::redirect` answers 302, and 200 to clients that do not say they accept HTML; the answer to a post is 303.
+fn see_other(visit: &Visit, response: &ResponseOptions, address: &str) {
+    match HeaderValue::from_str(address) {
+        Ok(address) => {
+            response.insert_header(header::LOCATION, address);
+            response.set_status(StatusCode::SEE_OTHER);
+        }
+        Err(_) => visit.fail(PageError::Internal),
+    }
+}
+
+/// An id or version that a form of ours has sent; anything else was made by hand.
+pub fn parsed_id<T: std::str::FromStr>(text: &str) -> Result<T, Refused> {
+    text.parse().map_err(|_| Refused::Page(PageError::Malformed))
+}

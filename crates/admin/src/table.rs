@@ -1,0 +1,128 @@
+//! Tables: a caption, headings, rows, inside a frame that scrolls sideways when the window is narrow.
+
+use leptos::prelude::*;
+
+/// A column's heading and whether it holds figures.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    title: &'static str,
+    is_number: bool,
+}
+
+/// A column of words.
+pub const fn words(title: &'static str) -> Column {
+    Column {
+        title,
+        is_number: false,
+    }
+}
+
+/// A column of figures, aligned to the right.
+pub const fn figures(title: &'static str) -> Column {
+    Column { title, is_number: true }
+}
+
+/// A table with these columns; `rows` are `tr` elements.
+pub fn table(caption: impl Into<String>, columns: &[Column], rows: Vec<AnyView>) -> AnyView {
+    table_with_foot(caption, columns, rows, ().into_any())
+}
+
+/// The same with a row of sums (a `tr` element) below.
+pub fn table_with_foot(caption: impl Into<String>, columns: &[Column], rows: Vec<AnyView>, foot: AnyView) -> AnyView {
+    let caption = caption.into();
+    let label = caption.clone();
+    let heads = columns
+        .iter()
+        .map(|column| {
+            let class = column.is_number.then_some("number");
+            view! {
+                <th scope="col" class=class>
+                    {column.title}
+                </th>
+            }
+        })
+        .collect_view();
+    // A frame that scrolls must be reachable with the keyboard.
+    view! {
+        <div class="table-frame" role="region" aria-label=label tabindex="0">
+            <table class="table">
+                <caption>{caption}</caption>
+                <thead>
+                    <tr>{heads}</tr>
+                </thead>
+                <tbody>{rows}</tbody>
+                <tfoot>{foot}</tfoot>
+            </table>
+        </div>
+    }
+    .into_any()
+}
+
+/// What stands in place of a table without rows.
+pub fn empty(text: impl Into<String>, action: AnyView) -> AnyView {
+    let text = text.into();
+    view! {
+        <div class="empty">
+            <p>{text}</p>
+            {action}
+        </div>
+    }
+    .into_any()
+}
+
+/// A word about a state.
+pub fn badge(word: impl Into<String>, tone: Tone) -> AnyView {
+    let word = word.into();
+    view! { <span class=tone.class()>{word}</span> }.into_any()
+}
+
+/// How good a state is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// As it should be.
+    Good,
+    /// To be looked at.
+    Warning,
+    /// Not working.
+    Bad,
+    /// Neither.
+    Quiet,
+}
+
+impl Tone {
+    fn class(self) -> &'static str {
+        match self {
+            Self::Good => "badge badge-good",
+            Self::Warning => "badge badge-warning",
+            Self::Bad => "badge badge-bad",
+            Self::Quiet => "badge",
+        }
+    }
+}
+
+/// Facts about one thing: names and values.
+pub fn facts(facts: Vec<(&'static str, AnyView)>) -> AnyView {
+    let facts = facts
+        .into_iter()
+        .map(|(name, value)| {
+            view! {
+                <div>
+                    <dt>{name}</dt>
+                    <dd>{value}</dd>
+                </div>
+            }
+        })
+        .collect_view();
+    view! { <dl class="facts">{facts}</dl> }.into_any()
+}
+
+/// How much of a budget is used, with the figure in words for those who do not see the bar.
+pub fn meter(percent: i64, label: &str) -> AnyView {
+    let class = match percent {
+        ..80 => "meter",
+        80..100 => "meter meter-warning",
+        100.. => "meter meter-bad",
+    };
+    let label = format!("{label}: {percent} % used");
+    view! { <progress class=class max="100" value=percent.clamp(0, 100) aria-label=label></progress> }.into_any()
+}

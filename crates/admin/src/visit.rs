@@ -1,0 +1,259 @@
+//! One request to the console: who makes it, what the last form left behind, and how it ends. The layer here runs before
+//! any page or form, so that both find the same answers.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use control::Actor;
+use control::rows::Person;
+use domain::ids::TenantId;
+use domain::people::Role;
+use http::{HeaderValue, Method, StatusCode, Uri, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tower_sessions::Session;
+
+use crate::error::{self, PageError};
+use crate::form::Draft;
+use crate::format::Format;
+use crate::session::{self, Messages};
+use crate::state::AdminState;
+
+/// Pages and forms that are open to people who are not signed in.
+const OPEN_PATHS: [&str; 6] = [
+    "/sign-in",
+    "/setup",
+    "/invitation",
+    "/console/sign-in",
+    "/console/setup",
+    "/console/invitation",
+];
+/// What stays readable in a query.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'/');
+
+/// Who is signed in.
+#[derive(Clone, Debug)]
+pub struct Visitor {
+    /// As the operations know them.
+    pub actor: Actor,
+    /// What they are called.
+    pub name: String,
+    /// What they may do.
+    pub role: Role,
+    /// Whose they are: managers and members only.
+    pub tenant_id: Option<TenantId>,
+}
+
+impl Visitor {
+    /// The person, coming from `peer`.
+    pub fn new(person: &Person, peer: Option<String>) -> Self {
+        Self {
+            actor: Actor::person(person, peer),
+            name: person.name.clone(),
+            role: person.role,
+            tenant_id: person.tenant_id,
+        }
+    }
+
+    /// Sees only their own keys and usage.
+    pub fn is_member(&self) -> bool {
+        self.role == Role::Member
+    }
+
+    /// Runs one tenant.
+    pub fn is_manager(&self) -> bool {
+        self.role == Role::Manager
+    }
+
+    /// May change everything.
+    pub fn is_operator(&self) -> bool {
+        self.role == Role::Operator
+    }
+
+    /// Sees every tenant.
+    pub fn sees_everything(&self) -> bool {
+        matches!(self.role, Role::Operator | Role::Auditor)
+    }
+
+    /// Issues and revokes keys, for others or for themselves.
+    pub fn issues_keys(&self) -> bool {
+        self.role != Role::Auditor
+    }
+}
+
+/// What a page or form knows about its request.
+#[derive(Clone)]
+pub struct Visit {
+    /// What the console was started with.
+    pub state: AdminState,
+    /// Who is signed in.
+    pub visitor: Option<Visitor>,
+    /// The address the request comes from, for audit and throttling.
+    pub peer: Option<String>,
+    /// How values are written.
+    pub format: Format,
+    /// The address asked for.
+    pub uri: Uri,
+    /// A form on its way back.
+    pub draft: Option<Draft>,
+    /// What was just done.
+    pub notice: Option<String>,
+    /// Why the last button did nothing.
+    pub problem: Option<String>,
+    /// The session.
+    pub session: Session,
+    /// Set by a form that could not be dealt with; the answer is then the error's page.
+    failure: Arc<OnceLock<PageError>>,
+}
+
+impl Visit {
+    /// The path asked for.
+    pub fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    /// The first value of a field of the query, unless empty.
+    pub fn query(&self, name: &str) -> Option<String> {
+        let query = self.uri.query().unwrap_or_default();
+        url::form_urlencoded::parse(query.as_bytes())
+            .find(|(field, value)| field == name && !value.is_empty())
+            .map(|(_, value)| value.into_owned())
+    }
+
+    /// Every value of a field of the query.
+    pub fn queries(&self, name: &str) -> Vec<String> {
+        let query = self.uri.query().unwrap_or_default();
+        url::form_urlencoded::parse(query.as_bytes())
+            .filter(|(field, _)| field == name)
+            .map(|(_, value)| value.into_owned())
+            .collect()
+    }
+
+    /// Who is signed in; pages behind the door have somebody.
+    pub fn visitor(&self) -> Result<&Visitor, PageError> {
+        self.visitor.as_ref().ok_or(PageError::Forbidden)
+    }
+
+    /// The time of this request.
+    pub fn now(&self) -> DateTime<Utc> {
+        (self.state.now)()
+    }
+
+    /// The actor of an operation.
+    pub fn actor(&self) -> Result<&Actor, PageError> {
+        self.visitor().map(|visitor| &visitor.actor)
+    }
+
+    /// Makes the answer to this request the error's page.
+    pub fn fail(&self, error: PageError) {
+        let _ = self.failure.set(error);
+    }
+}
+
+/// Finds out who asks, sends strangers to the door, and turns failures into pages.
+pub async fn layer(State(state): State<AdminState>, session: Session, mut request: Request, next: Next) -> Response {
+    let arrival = Arrival {
+        uri: request.uri().clone(),
+        method: request.method().clone(),
+        peer: request
+            .extensions()
+            .get::<ConnectInfo<SocketAddr>>()
+            .map(|ConnectInfo(address)| address.ip().to_string()),
+    };
+    let method = arrival.method.clone();
+    let visit = match begin(state, session, arrival).await {
+        Ok(visit) => visit,
+        Err(error) => return error::document(&error),
+    };
+    if visit.visitor.is_none() && !OPEN_PATHS.contains(&visit.path()) {
+        return to_the_door(&visit, &method);
+    }
+    let failure = visit.failure.clone();
+    request.extensions_mut().insert(visit);
+    let response = next.run(request).await;
+    match failure.get() {
+        Some(error) => error::document(error),
+        None => response,
+    }
+}
+
+/// What a request says of itself.
+struct Arrival {
+    uri: Uri,
+    method: Method,
+    peer: Option<String>,
+}
+
+async fn begin(state: AdminState, session: Session, arrival: Arrival) -> Result<Visit, PageError> {
+    let Arrival { uri, method, peer } = arrival;
+    let settings = state.control.settings().await?.settings;
+    let visitor = session::visitor(&state, &session, peer.clone()).await?;
+    let is_page = method == Method::GET;
+    let messages = if is_page {
+        session::take_messages(&session).await?
+    } else {
+        Messages::default()
+    };
+    Ok(Visit {
+        format: Format::new(&settings),
+        uri,
+        state,
+        visitor,
+        peer,
+        draft: messages.draft,
+        notice: messages.notice,
+        problem: messages.problem,
+        session,
+        failure: Arc::default(),
+    })
+}
+
+/// A page leads to the sign-in and back; a form cannot be repeated after it, so it leads to the sign-in only.
+fn to_the_door(visit: &Visit, method: &Method) -> Response {
+    let address = visit.uri.path_and_query().map_or("/", |address| address.as_str());
+    if method == Method::GET && address != "/" {
+        see_other(&format!("/sign-in?next={}", utf8_percent_encode(address, QUERY)))
+    } else if method == Method::GET {
+        see_other("/sign-in")
+    } else {
+        see_other("/sign-in?ended=1")
+    }
+}
+
+/// The answer to a post: get this address instead.
+pub fn see_other(address: &str) -> Response {
+    match HeaderValue::from_str(address) {
+        Ok(address) => (StatusCode::SEE_OTHER, [(header::LOCATION, address)]).into_response(),
+        Err(_) => error::document(&PageError::Internal),
+    }
+}
+
+/// `address` if it leads to a page of this console, else the overview: a link to the sign-in must not lead elsewhere.
+pub fn local_address(address: Option<&str>) -> String {
+    address
+        .filter(|address| {
+            address.starts_with('/') && !address.starts_with("//") && !address.contains(['\\', '\r', '\n', '\t'])
+        })
+        .unwrap_or("/")
+        .to_owned()
+}
+
+/// A path with fields of a query, encoded.
+pub fn address(path: &str, fields: &[(&str, &str)]) -> String {
+    let query: Vec<String> = fields
+        .iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, QUERY)))
+        .collect();
+    if query.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{path}?{}", query.join("&"))
+    }
+}
+
+#[cfg(test)]
+mod tests;
