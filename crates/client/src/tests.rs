@@ -121,6 +121,60 @@ async fn a_lost_connection_is_not_tried_again_because_it_may_have_been_charged()
 }
 
 #[tokio::test]
+async fn nobody_listening_is_a_failed_connection() -> Result<()> {
+    let simulator = simulator().await?;
+    let client = client(&simulator)?;
+    simulator.stop().await;
+    let error = client.chat(&ask("hello")).await;
+    assert!(matches!(error, Err(CallError::Connection(_))), "{error:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_retry_says_how_many_went_before_it() -> Result<()> {
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
+    let base_url = format!("http://{}/v1", listener.local_addr()?);
+    let counts = std::sync::Arc::clone(&seen);
+    // A server that has nothing but refusals, and closes after each.
+    let server = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let counts = std::sync::Arc::clone(&counts);
+            let refuse = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
+                let count = protocol::headers::caller_retries(request.headers());
+                counts.lock().map(|mut counts| counts.push(count)).ok();
+                let body = http_body_util::Full::<bytes::Bytes>::from("busy");
+                async move { http::Response::builder().status(503).body(body) }
+            });
+            let io = hyper_util::rt::TokioIo::new(stream);
+            let _ = hyper::server::conn::http1::Builder::new()
+                .keep_alive(false)
+                .serve_connection(io, refuse)
+                .await;
+        }
+    });
+    let settings = Settings {
+        timeout: Duration::from_secs(20),
+        retries: Retries {
+            retries_max: 2,
+            first_ms: 0,
+            longest_ms: 0,
+        },
+    };
+    let error = Client::with_settings(&base_url, "any", settings)?
+        .chat(&ask("hello"))
+        .await;
+    server.abort();
+    let Err(CallError::Unavailable(refusal)) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!((refusal.status, refusal.message.as_str()), (503, "Service Unavailable"));
+    let counts = seen.lock().map(|counts| counts.clone()).unwrap_or_default();
+    assert_eq!(counts, [Some(0), Some(1), Some(2)]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn silence_ends_with_the_time_out() -> Result<()> {
     let behaviour = Behaviour {
         is_silent: true,
