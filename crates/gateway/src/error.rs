@@ -56,14 +56,19 @@ pub(crate) fn upstream(id: RequestId, status: u16, body: &ErrorBody, retry_after
 
 /// A failure of the gateway. What lies beneath is in the log, under the same id.
 pub(crate) fn gateway(id: RequestId) -> Response {
-    let mut response = json(500, &gateway_body(id));
+    let mut response = json(500, &gateway_body(&format!("quote request {id}")));
     set_id(response.headers_mut(), id);
     response
 }
 
-fn gateway_body(id: RequestId) -> ErrorBody {
+/// A failure of the gateway before its id was at hand.
+pub(crate) fn panicked() -> Response {
+    json(500, &gateway_body("say when it happened"))
+}
+
+fn gateway_body(what_to_quote: &str) -> ErrorBody {
     ErrorBody {
-        message: format!("The gateway failed. Retry, and quote request {id} if it fails again."),
+        message: format!("The gateway failed. Retry, and {what_to_quote} if it fails again."),
         kind: "api_error".into(),
         param: None,
         code: Some("gateway_error".into()),

@@ -162,6 +162,11 @@ impl Gateway {
     pub async fn finish(&self) {
         self.tasks.close();
         self.tasks.wait().await;
+        self.book_folded();
+    }
+
+    /// Books what was folded so far, without waiting for its minute to end.
+    pub fn book_folded(&self) {
         self.rejections.flush(&self.journal, None);
     }
 

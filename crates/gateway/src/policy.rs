@@ -153,9 +153,7 @@ impl PolicySnapshot {
         if let Some(id) = user.id() {
             let scope = Scope::User(tenant.tenant.id, Arc::clone(id));
             scopes.push(match user {
-                RequestUser::EndUser(_) => {
-                    self.node_or_classes(scope, &[&tenant.every_end_user, &tenant.every_user])
-                }
+                RequestUser::EndUser(_) => self.node_or_classes(scope, &[&tenant.every_end_user, &tenant.every_user]),
                 RequestUser::Owner(_) | RequestUser::Nobody => self.node_or_classes(scope, &[&tenant.every_user]),
             });
         }

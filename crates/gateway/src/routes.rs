@@ -1,5 +1,6 @@
 //! What the data plane serves.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use axum::Router;
@@ -10,6 +11,7 @@ use axum::routing::{any, get, post};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Request};
 use protocol::models::{ListedModel, models_body};
+use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::refusal::Refusal;
 use crate::{Gateway, error, metrics, pipeline};
@@ -23,6 +25,8 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         )
         .route("/v1/models", get(models).fallback(pipeline::unknown_route))
         .route("/v1/{*path}", any(pipeline::unknown_route))
+        // The flight of a request that panics has booked it while the panic passed through; the caller is told here.
+        .layer(CatchPanicLayer::custom(|_: Box<dyn Any + Send>| error::panicked()))
         .with_state(gateway)
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::AdminState;
+use admin::state::AdminState;
 use anyhow::{Context as _, bail};
 use axum::Router;
 use axum::serve::ListenerExt as _;

@@ -278,6 +278,7 @@ impl Tollgate {
     pub async fn shipped(&self) {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
+            self.running.gateway.book_folded();
             let status = self.running.gateway.status();
             if status.in_flight == 0 && status.journal_depth == 0 {
                 return;
