@@ -302,6 +302,8 @@ struct Reading<'a> {
     places: Places,
     fields: Fields,
     seen: [bool; READ.len()],
+    /// The top-level field being read.
+    field: &'static str,
     /// What is wrong with the content, said by us; serde's own error only stops the reading.
     error: Option<InspectError>,
     /// The innermost field being read whose shape serde checks.
@@ -316,6 +318,7 @@ impl<'a> Reading<'a> {
             places: Places::default(),
             fields: Fields::default(),
             seen: [false; READ.len()],
+            field: "",
             error: None,
             within: None,
             _text: std::marker::PhantomData,
@@ -354,7 +357,7 @@ impl<'a> Reading<'a> {
     fn push(&mut self, kind: PartKind, part: &'a str) -> Result<(), InspectError> {
         if self.fields.spans.len() >= PARTS_MAX {
             return Err(InspectError::TooLong {
-                field: "messages",
+                field: self.field,
                 max: PARTS_MAX,
                 unit: "parts",
             });
@@ -779,6 +782,7 @@ impl<'a> Visitor<'a> for Top<'_, 'a> {
             if std::mem::replace(&mut reading.seen[index], true) {
                 return reading.fail(InspectError::Duplicate(name));
             }
+            reading.field = name;
             if name == "messages" {
                 reading.within = Some((name, "an array of objects"));
                 let messages = map.next_value_seed(Messages(reading))?;

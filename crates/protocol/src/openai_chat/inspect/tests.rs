@@ -202,6 +202,12 @@ fn messages_and_parts_are_bounded() {
         inspect(&body),
         Err(InspectError::TooLong { unit: "parts", .. })
     ));
+    let body = json!({ "model": "m", "messages": [], "tools": vec![0; PARTS_MAX + 1] }).to_string();
+    assert_eq!(
+        inspect(&body).err().and_then(|error| error.param()),
+        Some("tools"),
+        "the field at fault"
+    );
 }
 
 #[test]
