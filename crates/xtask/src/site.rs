@@ -1,8 +1,8 @@
 //! What the browser loads: the islands as WASM, one stylesheet, the public files.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, anyhow};
 use wasm_bindgen_cli_support::Bindgen;
@@ -22,7 +22,9 @@ pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
     fs::create_dir_all(&package).with_context(|| package.display().to_string())?;
 
     let module = compile_islands(workspace)?;
-    if !is_newer(&package.join(format!("{OUTPUT}_bg.wasm")), &module) {
+    let bound = package.join(format!("{OUTPUT}_bg.wasm"));
+    // We are an input too: another version of this program may bind differently.
+    if !is_newer(&bound, &module) || !is_newer(&bound, &env::current_exe()?) {
         bind(&module, &package)?;
     }
     let stylesheet = stylesheet::join(&workspace.path("style"))?;
@@ -48,6 +50,8 @@ fn compile_islands(workspace: &Workspace) -> Result<PathBuf> {
     Ok(folder.join(WASM).join("browser/admin_islands.wasm"))
 }
 
+/// The module stays as wasm-bindgen made it. Debian's wasm-opt (binaryen 108) would save little of what is sent compressed,
+/// and mixes up the exported tables: no island would come to life.
 fn bind(module: &Path, package: &Path) -> Result<()> {
     let staging = tempfile::tempdir_in(package).context("a folder beside the output")?;
     Bindgen::new()
@@ -55,11 +59,12 @@ fn bind(module: &Path, package: &Path) -> Result<()> {
         .web(true)
         .map_err(bindgen_error)?
         .typescript(false)
+        .remove_name_section(true)
+        .remove_producers_section(true)
         .out_name(OUTPUT)
         .generate(staging.path())
         .map_err(bindgen_error)?;
     let wasm = staging.path().join(format!("{OUTPUT}_bg.wasm"));
-    shrink(&wasm);
     // The WASM comes last: it tells that the rest is complete.
     for entry in fs::read_dir(staging.path())? {
         let entry = entry?;
@@ -68,35 +73,6 @@ fn bind(module: &Path, package: &Path) -> Result<()> {
         }
     }
     replace(&wasm, &package.join(format!("{OUTPUT}_bg.wasm")))
-}
-
-/// Smaller where binaryen is installed; the module works as well without.
-fn shrink(wasm: &Path) {
-    let Some(program) = process::find_on_path("wasm-opt") else {
-        return;
-    };
-    let small = wasm.with_extension("small");
-    // What rustc's own default features use, which older binaryens do not assume.
-    let features = [
-        "--enable-bulk-memory",
-        "--enable-multivalue",
-        "--enable-mutable-globals",
-        "--enable-nontrapping-float-to-int",
-        "--enable-reference-types",
-        "--enable-sign-ext",
-    ];
-    let shrunk = process::run_quietly(
-        Command::new(program)
-            .arg("-Oz")
-            .args(features)
-            .arg("-o")
-            .arg(&small)
-            .arg(wasm),
-    );
-    match shrunk.and_then(|()| Ok(fs::rename(&small, wasm)?)) {
-        Ok(()) => {}
-        Err(error) => println!("The WASM stays as it is, wasm-opt cannot shrink it: {error:#}"),
-    }
 }
 
 fn is_newer(output: &Path, input: &Path) -> bool {

@@ -125,7 +125,7 @@ fn install_debian() -> Result<WasmRust> {
         Some(_) => install::newest_package("lld-")?,
         None => "lld".to_owned(),
     };
-    install::packages(&["rustc-web", "cargo-web", "rust-web-src", &linker, "binaryen"], reason)?;
+    install::packages(&["rustc-web", "cargo-web", "rust-web-src", &linker], reason)?;
     let linker = debian_linker().with_context(|| {
         format!(
             "Debian's Rust is older than {NEEDED_VERSION} here: add Debian's security updates to apt's sources, or \
