@@ -4,6 +4,7 @@
 //! panic end it. Whatever happens, one row is journalled and the hold is given back or settled.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use domain::estimate::{Amounts, Estimate};
 use domain::ids::{RequestId, UpstreamId};
@@ -31,6 +32,8 @@ pub(crate) struct Flight {
     pub(crate) caller: Caller,
     pub(crate) identity: Identity,
     pub(crate) arrived: Now,
+    /// The same moment, finer than the clock tells it: for the latency that is added.
+    pub(crate) began: Instant,
     pub(crate) estimate: Estimate,
     /// What the estimate can be learned from later: the unlearned guess of the input, and the choices asked for.
     pub(crate) learning: (u64, u32),
@@ -109,6 +112,7 @@ impl Flight {
             caller,
             identity,
             arrived,
+            began: Instant::now(),
             estimate: Estimate::default(),
             learning: (0, 1),
             caller_retries,

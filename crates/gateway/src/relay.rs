@@ -56,9 +56,7 @@ pub(crate) async fn answer(flight: Flight, outgoing: Outgoing) -> Response {
 async fn relay(mut flight: Flight, outgoing: Outgoing, mut head: Head) {
     flight.mark_sent();
     let sent = flight.gateway.clock.now();
-    metrics::added(Duration::from_millis(
-        u64::try_from(between_ms(flight.arrived, sent)).unwrap_or(0),
-    ));
+    metrics::added(flight.began.elapsed());
     let client = flight.gateway.client.clone();
     let request = upstream::Request {
         method: Method::POST,

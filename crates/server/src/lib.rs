@@ -7,6 +7,7 @@ pub mod data_dir;
 pub mod demo;
 pub mod embedded_postgres;
 pub mod health;
+pub mod listener;
 pub mod logging;
 pub mod operator;
 pub mod serve;

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use admin::state::AdminState;
 use anyhow::{Context as _, bail};
-use axum::Router;
-use axum::serve::ListenerExt as _;
 use chrono::Utc;
 use control::Control;
 use domain::policy::Settings as PolicySettings;
@@ -29,6 +27,7 @@ use tokio_util::task::TaskTracker;
 use crate::data_dir::DataDir;
 use crate::embedded_postgres::EmbeddedPostgres;
 use crate::health;
+use crate::listener::{listen, serve};
 
 /// How long a first start waits for Postgres.
 const DATABASE_WAIT: Duration = Duration::from_secs(30);
@@ -218,10 +217,16 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let health = health::router(Arc::clone(&gateway));
     match admin_listener {
         Some(admin_listener) => {
-            spawn_server(&serving, &stop_serving, listener, proxy.merge(health.clone()));
-            spawn_server(&serving, &stop_serving, admin_listener, console.merge(health));
+            serving.spawn(serve(listener, proxy.merge(health.clone()), stop_serving.clone()));
+            serving.spawn(serve(admin_listener, console.merge(health), stop_serving.clone()));
         }
-        None => spawn_server(&serving, &stop_serving, listener, console.merge(proxy).merge(health)),
+        None => {
+            serving.spawn(serve(
+                listener,
+                console.merge(proxy).merge(health),
+                stop_serving.clone(),
+            ));
+        }
     }
     Ok(Running {
         address,
@@ -419,27 +424,4 @@ async fn keep_house(
         })
         .await;
     }
-}
-
-async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| {
-        format!("cannot listen on {address}; is another program using it? Choose another with --listen")
-    })
-}
-
-fn spawn_server(serving: &TaskTracker, stop: &CancellationToken, listener: TcpListener, router: Router) {
-    // A peer that waits to fill its packets answers 40 ms late.
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
-    let stop = stop.clone();
-    serving.spawn(async move {
-        let service = router.into_make_service_with_connect_info::<SocketAddr>();
-        let served = axum::serve(listener, service)
-            .with_graceful_shutdown(stop.cancelled_owned())
-            .await;
-        if let Err(error) = served {
-            tracing::error!(%error, "a listener failed");
-        }
-    });
 }
