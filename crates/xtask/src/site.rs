@@ -25,7 +25,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
     let bound = package.join(format!("{OUTPUT}_bg.wasm"));
     // We are an input too: another version of this program may bind differently.
     if !is_newer(&bound, &module) || !is_newer(&bound, &env::current_exe()?) {
-        bind(&module, &package)?;
+        bind(&module, &package, &workspace.target_path(""))?;
     }
     let stylesheet = stylesheet::join(&workspace.path("style"))?;
     write_if_changed(&package.join(format!("{OUTPUT}.css")), stylesheet.as_bytes())?;
@@ -52,8 +52,8 @@ fn compile_islands(workspace: &Workspace) -> Result<PathBuf> {
 
 /// The module stays as wasm-bindgen made it. Debian's wasm-opt (binaryen 108) would save little of what is sent compressed,
 /// and mixes up the exported tables: no island would come to life.
-fn bind(module: &Path, package: &Path) -> Result<()> {
-    let staging = tempfile::tempdir_in(package).context("a folder beside the output")?;
+fn bind(module: &Path, package: &Path, staging_root: &Path) -> Result<()> {
+    let staging = tempfile::tempdir_in(staging_root).context("a folder to bind in")?;
     Bindgen::new()
         .input_path(module)
         .web(true)
