@@ -1,8 +1,10 @@
 //! Everything that crosses crates, in one binary: one link for all.
 
 mod admission;
+mod control;
 mod endings;
 mod errors;
 mod outage;
 mod policy;
+mod sessions;
 mod tidy;
