@@ -4,6 +4,7 @@ mod admission;
 mod control;
 mod endings;
 mod errors;
+mod ledger;
 mod outage;
 mod policy;
 mod sessions;
