@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use chrono::{DateTime, Duration, Utc};
+use chrono::{DateTime, Duration, Timelike as _, Utc};
+use chrono_tz::Tz;
 use gateway::clock::{Clock, SystemClock};
 use limits::Now;
 
@@ -23,10 +24,10 @@ impl Default for TestClock {
 }
 
 impl TestClock {
-    /// From now on it is `at`, and time goes on from there.
+    /// From now on it is `at`, or less than two milliseconds later, and time goes on from there.
     pub fn set(&self, at: DateTime<Utc>) {
         self.shift_ms
-            .store((at - Utc::now()).num_milliseconds(), Ordering::SeqCst);
+            .store((at - Utc::now()).num_milliseconds() + 1, Ordering::SeqCst);
     }
 
     /// What it shows.
@@ -43,4 +44,19 @@ impl Clock for TestClock {
             ..now
         }
     }
+}
+
+/// A time zone in which it is about noon, so that no day and no month ends while a test runs.
+///
+/// # Panics
+/// Never: every whole hour has a zone.
+pub fn zone_at_noon() -> Tz {
+    let hours = 12 - i64::from(Utc::now().hour());
+    // The names of these zones say what is added to them to get UTC.
+    let name = match hours {
+        0 => "Etc/GMT".to_owned(),
+        east @ 1.. => format!("Etc/GMT-{east}"),
+        west => format!("Etc/GMT+{}", -west),
+    };
+    name.parse().expect("a zone for every whole hour")
 }

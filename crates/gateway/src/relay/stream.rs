@@ -135,10 +135,20 @@ async fn follow(
         };
         let chunk = match next {
             Ok(Some(chunk)) => chunk,
+            // What is left without its blank line is an event too, and may be the one with the usage.
             Ok(None) => {
-                let rest = framer.finish().map(|rest| rest.raw).filter(|rest| !rest.is_empty());
-                let end = if usage.is_finished() { End::Finished } else { End::Cut };
-                return (end, rest.filter(|_| usage.is_finished()));
+                let rest = framer.finish().filter(|rest| !rest.raw.is_empty());
+                let kind = rest
+                    .as_ref()
+                    .and_then(|rest| rest.data.as_ref())
+                    .map(|data| usage.observe(data).kind);
+                let is_shown = kind != Some(EventKind::UsageOnly) || listener.shows_usage;
+                let last = rest.map(|rest| rest.raw).filter(|_| is_shown);
+                return match kind {
+                    Some(EventKind::Error) => (End::Failed, last),
+                    _ if usage.is_finished() => (End::Finished, last),
+                    _ => (End::Cut, None),
+                };
             }
             Err(error) => {
                 tracing::warn!(request_id = %flight.id(), %error, "a stream was cut short");
