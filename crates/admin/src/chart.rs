@@ -58,7 +58,7 @@ fn draw(days: &[(NaiveDate, Nanos)], svg: &mut String) -> Result<(), Box<dyn std
         .light_line_style(TRANSPARENT)
         .bold_line_style(GRID)
         .axis_style(AXIS)
-        .y_labels(5)
+        .y_labels(6)
         .y_label_formatter(&|value| scale_label(*value, top))
         .label_style(("sans-serif", TEXT).into_font().color(&LABEL))
         .draw()?;
@@ -94,13 +94,13 @@ fn label_step(days: usize) -> usize {
     days.div_ceil(8).max(1)
 }
 
-/// The next 1, 2 or 5 times a power of ten, so that the scale ends on a round figure.
+/// The next round figure, so that the scale ends on one of its lines.
 fn ceiling(highest: f64) -> f64 {
     if highest <= 0.0 {
         return 1.0;
     }
     let power = 10_f64.powf(highest.log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
+    [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0]
         .into_iter()
         .map(|step| step * power)
         .find(|candidate| *candidate >= highest)

@@ -44,6 +44,11 @@ impl Format {
         self.with_currency(&amount.to_decimal(SUM_PLACES))
     }
 
+    /// A sum of money without the currency, for tables whose caption names it.
+    pub fn bare_money(&self, amount: Nanos) -> String {
+        grouped(&amount.to_decimal(SUM_PLACES))
+    }
+
     /// The cost of one request: six places below one unit, to the cent above.
     pub fn cost(&self, amount: Nanos) -> String {
         if amount != Nanos::ZERO && amount.0.abs() < SMALL_NANOS {
@@ -63,6 +68,16 @@ impl Format {
         self.exact(Nanos(nanos_per_mtok))
     }
 
+    /// A price per million tokens without the currency, for tables whose caption names it.
+    pub fn bare_rate(&self, nanos_per_mtok: i64) -> String {
+        grouped(&Nanos(nanos_per_mtok).to_string())
+    }
+
+    /// An instant to the second without its zone, for tables whose caption names it: `29 Nov 2026, 14:03:22`.
+    pub fn bare_time(&self, at: DateTime<Utc>) -> String {
+        at.with_timezone(&self.zone).format("%-d %b %Y, %H:%M:%S").to_string()
+    }
+
     /// An instant to the second, with its zone: `29 Nov 2026, 14:03:22 CET`.
     pub fn time(&self, at: DateTime<Utc>) -> String {
         at.with_timezone(&self.zone)
@@ -73,6 +88,11 @@ impl Format {
     /// An instant to the minute, with its zone.
     pub fn minute(&self, at: DateTime<Utc>) -> String {
         at.with_timezone(&self.zone).format("%-d %b %Y, %H:%M %Z").to_string()
+    }
+
+    /// An instant to the minute without its zone, for tables whose caption names it.
+    pub fn bare_minute(&self, at: DateTime<Utc>) -> String {
+        at.with_timezone(&self.zone).format("%-d %b %Y, %H:%M").to_string()
     }
 
     /// The value of a `datetime-local` field.

@@ -118,9 +118,9 @@ pub struct Messages {
 /// What the last form left behind; found once.
 pub async fn take_messages(session: &Session) -> Result<Messages, PageError> {
     Ok(Messages {
-        draft: session.remove(DRAFT).await?,
-        notice: session.remove(NOTICE).await?,
-        problem: session.remove(PROBLEM).await?,
+        draft: take(session, DRAFT).await?,
+        notice: take(session, NOTICE).await?,
+        problem: take(session, PROBLEM).await?,
     })
 }
 
@@ -131,7 +131,7 @@ pub async fn keep_secret<T: Serialize>(session: &Session, secret: T, now: DateTi
 
 /// The secret, once and not too late.
 pub async fn take_secret<T: DeserializeOwned>(session: &Session, now: DateTime<Utc>) -> Result<Option<T>, PageError> {
-    let kept: Option<(DateTime<Utc>, serde_json::Value)> = session.remove(SECRET).await?;
+    let kept: Option<(DateTime<Utc>, serde_json::Value)> = take(session, SECRET).await?;
     Ok(kept
         .filter(|(at, _)| now - *at < Duration::seconds(SECRET_SECONDS))
         .and_then(|(_, secret)| serde_json::from_value(secret).ok()))
@@ -146,6 +146,14 @@ async fn shorten_anonymous(session: &Session) -> Result<(), PageError> {
 
 async fn get<T: DeserializeOwned>(session: &Session, field: &str) -> Result<Option<T>, PageError> {
     Ok(session.get(field).await?)
+}
+
+/// Removes a field that is there. To `Session::remove` an absent field is a change too, and would cost each page a write.
+async fn take<T: DeserializeOwned>(session: &Session, field: &str) -> Result<Option<T>, PageError> {
+    if session.get_value(field).await?.is_none() {
+        return Ok(None);
+    }
+    Ok(session.remove(field).await?)
 }
 
 async fn put(session: &Session, field: &str, value: impl Serialize) -> Result<(), PageError> {

@@ -206,6 +206,7 @@ impl Place {
             Self::Keys => "Keys",
             Self::Models => "Models and prices",
             Self::Upstreams => "Upstreams",
+            Self::Ledger if visitor.is_member() => "My requests",
             Self::Ledger => "Ledger",
             Self::Reports => "Reports",
             Self::People => "People",
@@ -217,8 +218,8 @@ impl Place {
     /// The navigation shows only what the role may open; the operations behind the pages decide for themselves.
     fn is_open_to(self, visitor: &Visitor) -> bool {
         match self {
-            Self::Overview | Self::Keys | Self::Connect => true,
-            Self::Tenants | Self::Ledger | Self::Reports | Self::People => !visitor.is_member(),
+            Self::Overview | Self::Keys | Self::Ledger | Self::Connect => true,
+            Self::Tenants | Self::Reports | Self::People => !visitor.is_member(),
             Self::Models | Self::Upstreams | Self::Status => visitor.sees_everything(),
         }
     }

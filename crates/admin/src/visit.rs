@@ -214,12 +214,11 @@ async fn begin(state: AdminState, session: Session, arrival: Arrival) -> Result<
 /// A page leads to the sign-in and back; a form cannot be repeated after it, so it leads to the sign-in only.
 fn to_the_door(visit: &Visit, method: &Method) -> Response {
     let address = visit.uri.path_and_query().map_or("/", |address| address.as_str());
-    if method == Method::GET && address != "/" {
-        see_other(&format!("/sign-in?next={}", utf8_percent_encode(address, QUERY)))
-    } else if method == Method::GET {
-        see_other("/sign-in")
-    } else {
-        see_other("/sign-in?ended=1")
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
+    match (is_read, address) {
+        (true, "/") => see_other("/sign-in"),
+        (true, address) => see_other(&format!("/sign-in?next={}", utf8_percent_encode(address, QUERY))),
+        (false, _) => see_other("/sign-in?ended=1"),
     }
 }
 

@@ -38,6 +38,7 @@ fn days_without_spend_and_no_days_at_all_are_drawn() {
 #[test]
 fn the_scale_ends_on_a_round_figure() {
     assert_eq!(ceiling(0.0), 1.0);
-    assert_eq!(ceiling(37.0), 50.0);
+    assert_eq!(ceiling(37.0), 40.0);
+    assert_eq!(ceiling(61.0), 80.0);
     assert_eq!(ceiling(0.013), 0.02);
 }

@@ -29,7 +29,7 @@ pub fn view() -> AnyView {
         let rows = models
             .iter()
             .map(|row| {
-                let price = |rate: Option<i64>| rate.map_or("none".to_owned(), |rate| visit.format.rate(rate));
+                let price = |rate: Option<i64>| rate.map_or("none".to_owned(), |rate| visit.format.bare_rate(rate));
                 let rates = row.price.as_ref().map(|price| price.rates);
                 view! {
                     <tr>
@@ -84,16 +84,15 @@ pub fn view() -> AnyView {
 
 /// The same request with curl and in Python.
 pub fn snippets(public_address: &str, key: &str, model: Option<&str>) -> AnyView {
-    let model = model.unwrap_or(MODEL_PLACEHOLDER);
-    let body = serde_json::json!({ "model": model, "messages": [{ "role": "user", "content": "Hello" }] });
+    let model = serde_json::Value::from(model.unwrap_or(MODEL_PLACEHOLDER)).to_string();
+    let body = format!("{{\"model\": {model}, \"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}");
     let curl = format!(
         "curl {public_address}/v1/chat/completions \\\n  -H \"Authorization: Bearer {key}\" \\\n  \
          -H \"Content-Type: application/json\" \\\n  -d '{}'",
-        body.to_string().replace('\'', "'\\''")
+        body.replace('\'', "'\\''")
     );
-    let model = serde_json::Value::from(model).to_string();
     let python = format!(
-        "from openai import OpenAI\n\nclient = OpenAI(base_url=\"{public_address}/v1\", api_key=\"{key}\")\n\
+        "from openai import OpenAI\n\nclient = OpenAI(\n    base_url=\"{public_address}/v1\",\n    api_key=\"{key}\",\n)\n\
          answer = client.chat.completions.create(\n    model={model},\n    \
          messages=[{{\"role\": \"user\", \"content\": \"Hello\"}}],\n)\nprint(answer.choices[0].message.content)",
     );

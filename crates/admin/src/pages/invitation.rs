@@ -31,6 +31,8 @@ pub fn view() -> AnyView {
                 {form.summary()}
                 <form class="form" method="post" action=AcceptInvitation::PATH>
                     <input type="hidden" name="token" value=token />
+                    // For password managers; not sent.
+                    <input type="text" autocomplete="username" value=person.email.clone() hidden readonly />
                     {form.text(Field::new("password", "Password").password("new-password").required().hint("At least 12 characters; a sentence is easy to remember."), "")}
                     <button class="button button-primary" type="submit">
                         "Save and sign in"

@@ -445,7 +445,7 @@ pub fn issued() -> AnyView {
         };
         let detail = format!("/keys/{}", key.id);
         let content = view! {
-            {shell::page_head(format!("{} is issued", key.name), "Copy the secret now: it is not shown again.", ().into_any())}
+            {shell::page_head(format!("Key issued: {}", key.name), "Copy the secret now: it is not shown again.", ().into_any())}
             <section class="card">
                 <h2>"Secret"</h2>
                 <code class="secret" id="secret">{secret.text.clone()}</code>

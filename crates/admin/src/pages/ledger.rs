@@ -30,6 +30,7 @@ pub fn list() -> AnyView {
     page::behind_the_door(|visit| async move {
         let visitor = visit.visitor()?;
         let wanted = Wanted::of(&visit);
+        let title = if visitor.is_member() { "My requests" } else { "Ledger" };
         let (entries, problems) = match wanted.filter(&visit.format) {
             Ok(filter) => (wanted.entries(&visit, visitor, &filter).await?, Vec::new()),
             Err(ControlError::Invalid(problems)) => (
@@ -49,7 +50,7 @@ pub fn list() -> AnyView {
             )
         } else {
             table::table(
-                "The newest first.",
+                format!("The newest first, in {} time.", visit.format.zone()),
                 &[
                     words("Time"),
                     words("Ending"),
@@ -73,14 +74,14 @@ pub fn list() -> AnyView {
             view! { <a class="button" href=href>"Back to the newest"</a> }
         });
         let content = view! {
-            {shell::page_head("Ledger", "Every request leaves one entry here: what it used and cost, or why it was refused.", ().into_any())}
+            {shell::page_head(title, "Every request leaves one entry here: what it used and cost, or why it was refused.", ().into_any())}
             {wanted.form(&visit, visitor, &problems).await?}
             {listed}
             <nav class="pager" aria-label="Pages">
                 {newest} {older}
             </nav>
         };
-        Ok(Page::new("Ledger", content.into_any()))
+        Ok(Page::new(title, content.into_any()))
     })
 }
 
@@ -320,7 +321,7 @@ fn row(named: &Named<LedgerEntry>, format: &Format) -> AnyView {
     view! {
         <tr>
             <th scope="row" class="nowrap">
-                <a href=href>{format.time(named.entry.at())}</a>
+                <a href=href>{format.bare_time(named.entry.at())}</a>
             </th>
             <td class="nowrap">{ending}</td>
             <td>{named.tenant_name.clone()}</td>
@@ -368,7 +369,8 @@ pub fn entry() -> AnyView {
         let content = match &named.entry {
             LedgerEntry::Settlement(entry) => {
                 let price = price_of(&visit, visitor, entry).await?;
-                settlement(&named, entry, price.as_ref(), &visit.format)
+                let upstream = upstream_of(&visit, visitor, entry).await?;
+                settlement(&named, entry, price.as_ref(), upstream, &visit.format)
             }
             LedgerEntry::Rejection(entry) => rejection(&named, entry, &visit.format),
         };
@@ -388,7 +390,25 @@ async fn price_of(visit: &Visit, visitor: &Visitor, entry: &Settlement) -> Resul
         .find(|price| price.id == id))
 }
 
-fn settlement(named: &Named<LedgerEntry>, entry: &Settlement, price: Option<&Price>, format: &Format) -> AnyView {
+/// The upstream's name, for those who may know of upstreams.
+async fn upstream_of(visit: &Visit, visitor: &Visitor, entry: &Settlement) -> Result<Option<String>, PageError> {
+    let (Some(id), true) = (entry.upstream_id, visitor.sees_everything()) else {
+        return Ok(None);
+    };
+    let upstreams = visit.state.control.upstreams(&visitor.actor).await?;
+    Ok(upstreams
+        .into_iter()
+        .find(|upstream| upstream.id == id)
+        .map(|upstream| upstream.name))
+}
+
+fn settlement(
+    named: &Named<LedgerEntry>,
+    entry: &Settlement,
+    price: Option<&Price>,
+    upstream: Option<String>,
+    format: &Format,
+) -> AnyView {
     let usage = &entry.usage;
     let tokens = |value: u64| format::count(value).into_any();
     let attempts = (!entry.attempts.is_empty()).then(|| {
@@ -450,6 +470,7 @@ fn settlement(named: &Named<LedgerEntry>, entry: &Settlement, price: Option<&Pri
             <h2>"Request"</h2>
             {facts(identity_facts(named, &entry.identity, vec![
                 ("Status", entry.status.map_or("none was sent".to_owned(), |status| status.to_string()).into_any()),
+                ("Upstream", upstream.unwrap_or_default().into_any()),
                 ("Model at the upstream", entry.upstream_model.clone().unwrap_or_default().into_any()),
                 ("Upstream's request id", entry.upstream_request_id.clone().unwrap_or_default().into_any()),
                 ("Waited in the queue", format::duration_ms(entry.queue_ms).into_any()),
@@ -530,7 +551,12 @@ fn rejection(named: &Named<LedgerEntry>, entry: &Rejection, format: &Format) -> 
         .retry_after_seconds
         .map_or("not given".to_owned(), |seconds| format!("{seconds} s"));
     let chain = if entry.chain.is_empty() {
-        view! { <p class="quiet">"It was refused before any limit was checked."</p> }.into_any()
+        let why = if entry.scope.is_some() {
+            "Only the limit that refused was recorded."
+        } else {
+            "It was refused before any limit was checked."
+        };
+        view! { <p class="quiet">{why}</p> }.into_any()
     } else {
         table::table(
             "Every limit that was checked, in the order of the tree.",

@@ -34,11 +34,11 @@ pub fn fields<F>(form: &Filled<F>, values: &NodeLimitsText, format: &Format, is_
         <fieldset>
             <legend>"Limits per minute, and at once"</legend>
             <div class="field-row">
-                {whole(Dimension::Requests, "Requests per minute", &values.requests_per_minute)}
+                {whole(Dimension::Requests, "Requests / min", &values.requests_per_minute)}
                 {whole(Dimension::Concurrency, "Requests at once", &values.concurrency)}
-                {whole(Dimension::InputTokens, "Input tokens per minute", &values.input_tokens_per_minute)}
-                {whole(Dimension::OutputTokens, "Output tokens per minute", &values.output_tokens_per_minute)}
-                {whole(Dimension::TotalTokens, "All tokens per minute", &values.total_tokens_per_minute)}
+                {whole(Dimension::InputTokens, "Input tokens / min", &values.input_tokens_per_minute)}
+                {whole(Dimension::OutputTokens, "Output tokens / min", &values.output_tokens_per_minute)}
+                {whole(Dimension::TotalTokens, "All tokens / min", &values.total_tokens_per_minute)}
             </div>
         </fieldset>
         <fieldset>

@@ -70,7 +70,7 @@ fn row(row: &ModelRow, format: &Format) -> AnyView {
     let price = |rate: fn(&Price) -> i64| {
         row.price
             .as_ref()
-            .map_or("none".to_owned(), |price| format.rate(rate(price)))
+            .map_or("none".to_owned(), |price| format.bare_rate(rate(price)))
     };
     view! {
         <tr>
@@ -142,21 +142,21 @@ pub fn edit() -> AnyView {
         let is_operator = visitor.is_operator();
         let form = Filled::new(visit.draft.clone(), EditModel::PATH, || ModelForm::of(&row));
         let version = form.version(&form.values.version, &row.version.to_string()).to_owned();
-        let editor = is_operator.then(|| {
+        let model = if is_operator {
             view! {
-                <section class="card">
-                    <h2>"Change the model"</h2>
-                    {form.summary()}
-                    <form class="form" method="post" action=EditModel::PATH>
-                        <input type="hidden" name="version" value=version />
-                        {model_fields(&form, &upstreams, true)}
-                        <div class="actions">
-                            <button class="button button-primary" type="submit">"Save"</button>
-                        </div>
-                    </form>
-                </section>
+                {form.summary()}
+                <form class="form" method="post" action=EditModel::PATH>
+                    <input type="hidden" name="version" value=version />
+                    {model_fields(&form, &upstreams, true)}
+                    <div class="actions">
+                        <button class="button button-primary" type="submit">"Save"</button>
+                    </div>
+                </form>
             }
-        });
+            .into_any()
+        } else {
+            model_facts(&row, &upstreams)
+        };
         let content = view! {
             {shell::page_head(name.clone(), "", state(&row))}
             <section class="card">
@@ -164,11 +164,7 @@ pub fn edit() -> AnyView {
                 {price_list(&visit, &prices, is_operator)}
                 {is_operator.then(|| price_form(&visit, &name))}
             </section>
-            <section class="card">
-                <h2>"Model"</h2>
-                {model_facts(&row, &upstreams)}
-            </section>
-            {editor}
+            <section class="card">{model}</section>
         };
         Ok(Page::new(name, content.into_any()))
     })
@@ -409,11 +405,11 @@ fn price_row(stored: &StoredPrice, visit: &Visit, now: chrono::DateTime<chrono::
             <td>{state}</td>
             <td class="nowrap">{format.minute(price.valid_from)}</td>
             <td class="nowrap">{price.valid_until.map_or("open".to_owned(), |until| format.minute(until))}</td>
-            <td class="number">{format.rate(rates.input_nanos_per_mtok)}</td>
-            <td class="number">{format.rate(rates.cache_read_nanos_per_mtok)}</td>
-            <td class="number">{format.rate(rates.cache_write_5m_nanos_per_mtok)}</td>
-            <td class="number">{format.rate(rates.cache_write_1h_nanos_per_mtok)}</td>
-            <td class="number">{format.rate(rates.output_nanos_per_mtok)}</td>
+            <td class="number">{format.bare_rate(rates.input_nanos_per_mtok)}</td>
+            <td class="number">{format.bare_rate(rates.cache_read_nanos_per_mtok)}</td>
+            <td class="number">{format.bare_rate(rates.cache_write_5m_nanos_per_mtok)}</td>
+            <td class="number">{format.bare_rate(rates.cache_write_1h_nanos_per_mtok)}</td>
+            <td class="number">{format.bare_rate(rates.output_nanos_per_mtok)}</td>
             <td>{tiers.join("; ")}</td>
             <td class="row-actions">{remove}</td>
         </tr>

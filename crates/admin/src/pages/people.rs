@@ -31,7 +31,7 @@ pub fn list() -> AnyView {
         let content = view! {
             {shell::page_head("People", "Who may sign in to this console, and what they may do.", invite.into_any())}
             {table::table(
-                "By name.",
+                format!("By name; times in {} time.", visit.format.zone()),
                 &[words("Name"), words("E-mail"), words("Role"), words("Tenant"), words("State"), words("Last sign-in"), words("")],
                 people.iter().map(|person| row(person, &visit, visitor, may_invite)).collect(),
             )}
@@ -50,7 +50,7 @@ fn row(person: &Person, visit: &Visit, visitor: &Visitor, may_change: bool) -> A
     };
     let signed_in = person
         .signed_in_at
-        .map_or("never".to_owned(), |at| visit.format.minute(at));
+        .map_or("never".to_owned(), |at| visit.format.bare_minute(at));
     let is_self = visitor.actor.person_id() == Some(person.id);
     let actions = (may_change && !is_self).then(|| actions(person));
     view! {

@@ -62,7 +62,7 @@ pub fn view() -> AnyView {
                 actions.into_any(),
             )}
             {choices(&visit, visitor, &query, problem).await?}
-            <p class="actions">{state_badge(report.report.completeness.state)} {completeness(&report.report.completeness, format)}</p>
+            <div class="actions">{state_badge(report.report.completeness.state)} {completeness(&report.report.completeness, format)}</div>
             {cut}
             {listed}
         };
@@ -286,7 +286,12 @@ fn sums(report: &MonthlyReport, format: &Format) -> AnyView {
             {figure_cells(totals, format)}
         </tr>
     };
-    table::table_with_foot("The largest first.", &columns, rows, foot.into_any())
+    table::table_with_foot(
+        format!("The largest first. Money in {}.", format.currency()),
+        &columns,
+        rows,
+        foot.into_any(),
+    )
 }
 
 fn sum_row(row: &ReportRow, grouping: Grouping, format: &Format) -> AnyView {
@@ -349,9 +354,9 @@ fn figure_cells(totals: &Totals, format: &Format) -> AnyView {
         <td class="number">{format::count(totals.usage.input_tokens())}</td>
         <td class="number">{format::count(totals.usage.cache_read_tokens)}</td>
         <td class="number">{format::count(totals.usage.output_tokens)}</td>
-        <td class="number">{format.money(totals.cost)}</td>
-        <td class="number">{format.money(totals.adjusted_cost)}</td>
-        <td class="number">{format.money(totals.charged())}</td>
+        <td class="number">{format.bare_money(totals.cost)}</td>
+        <td class="number">{format.bare_money(totals.adjusted_cost)}</td>
+        <td class="number">{format.bare_money(totals.charged())}</td>
     }
     .into_any()
 }

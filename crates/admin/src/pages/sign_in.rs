@@ -19,6 +19,13 @@ pub fn view() -> AnyView {
             next: visit.query("next").unwrap_or_default(),
             ..SignInForm::default()
         });
+        let needs_setup = visit.state.control.needs_setup().await?.then(|| {
+            view! {
+                <p class="notice notice-warning">
+                    "Nobody is set up yet. The first operator uses the one-time link that the server wrote to its log when it started."
+                </p>
+            }
+        });
         let ended = visit.query("ended").map(|_| {
             view! {
                 <p class="notice notice-warning" role="status">
@@ -29,6 +36,7 @@ pub fn view() -> AnyView {
         let content = view! {
             <section class="card">
                 <h1>"Sign in"</h1>
+                {needs_setup}
                 {ended}
                 {form.summary()}
                 <form class="form" method="post" action=SignIn::PATH>

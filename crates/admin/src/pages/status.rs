@@ -29,7 +29,10 @@ pub fn view() -> AnyView {
             table::empty("No gateway has reported yet.", ().into_any())
         } else {
             table::table(
-                "Each gateway reports every two seconds.",
+                format!(
+                    "Each gateway reports every two seconds; times in {} time.",
+                    visit.format.zone()
+                ),
                 &[
                     words("Gateway"),
                     words("State"),
@@ -88,7 +91,7 @@ fn row(instance: &Instance, visit: &Visit) -> AnyView {
             <td class="number">{milliseconds(status.journal_lag_ms)}</td>
             <td class="number">{format::bytes(status.journal_bytes)}</td>
             <td>{status.version.clone()}</td>
-            <td class="nowrap">{status.started_at.map(|at| visit.format.minute(at))}</td>
+            <td class="nowrap">{status.started_at.map(|at| visit.format.bare_minute(at))}</td>
         </tr>
     }
     .into_any()

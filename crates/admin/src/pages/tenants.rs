@@ -209,7 +209,6 @@ async fn editor(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Result
         .to_owned();
     Ok(view! {
         <section class="card">
-            <h2>"Settings, budgets and limits"</h2>
             {form.summary()}
             <form class="form" method="post" action=EditTenant::PATH>
                 <input type="hidden" name="id" value=row.tenant.id.to_string() />
