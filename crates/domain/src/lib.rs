@@ -20,6 +20,7 @@
 //!
 //! Nothing here reads a clock, draws a random number or does input or output: time and randomness are arguments.
 
+pub mod error_chain;
 pub mod estimate;
 pub mod ids;
 pub mod instances;

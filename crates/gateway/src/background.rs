@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::error_chain::chain;
 use domain::instances::STATUS_INTERVAL_MS;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +27,7 @@ impl Gateway {
     pub async fn start_policy(&self) {
         if let Err(error) = self.refresh_policy().await {
             tracing::warn!(
-                error = &error as &dyn std::error::Error,
+                error = chain(&error),
                 "the policy cannot be read; looking for the kept copy"
             );
             match self.keeper.read_kept().await {
@@ -34,10 +35,7 @@ impl Gateway {
                 Ok(None) => {
                     tracing::warn!("there is no kept copy of the policy; nothing is served until Postgres answers")
                 }
-                Err(error) => tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the kept copy of the policy is of no use"
-                ),
+                Err(error) => tracing::error!(error = chain(&error), "the kept copy of the policy is of no use"),
             }
         }
     }
@@ -80,16 +78,13 @@ async fn keep_policy(gateway: Arc<Gateway>) {
                     tracing::info!(seconds = since.elapsed().as_secs(), "the policy is read again");
                 }
                 if is_new && let Err(error) = gateway.keeper.keep().await {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "the policy could not be kept on disk"
-                    );
+                    tracing::warn!(error = chain(&error), "the policy could not be kept on disk");
                 }
             }
             Err(error) if failing_since.is_none() => {
                 failing_since = Some(Instant::now());
                 tracing::warn!(
-                    error = &error as &dyn std::error::Error,
+                    error = chain(&error),
                     "the policy cannot be read; going on with what is known"
                 );
             }
@@ -109,7 +104,7 @@ async fn keep_budgets(gateway: Arc<Gateway>) {
             Ok(()) => REREAD_INTERVAL_MS,
             Err(error) => {
                 tracing::warn!(
-                    error = &error as &dyn std::error::Error,
+                    error = chain(&error),
                     "budgets cannot be read; going on with what is known"
                 );
                 BUDGETS_RETRY_MS
@@ -136,10 +131,7 @@ async fn read_wanted_budgets(gateway: Arc<Gateway>) {
             continue;
         };
         if let Err(error) = gateway.budgets.read_wanted(&policy).await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "a budget cannot be read; it stays closed"
-            );
+            tracing::warn!(error = chain(&error), "a budget cannot be read; it stays closed");
             tokio::time::sleep(Duration::from_millis(BUDGETS_RETRY_MS)).await;
         }
     }

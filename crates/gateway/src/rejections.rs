@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use domain::error_chain::chain;
 use domain::ids::{KeyId, LimitId};
 use domain::ledger::{JournalRecord, Rejection};
 use domain::refusals::RefusalCode;
@@ -97,14 +98,14 @@ pub(crate) fn append_or_log(journal: &Journal, record: &JournalRecord) -> Option
         Ok(seq) => Some(seq),
         // It waits in memory, and is written before anything else is.
         Err(error @ AppendError::Deferred(_)) => {
-            tracing::error!(error = &error as &dyn std::error::Error, request_id = %record.request_id(), "the disk refuses the journal");
+            tracing::error!(error = chain(&error), request_id = %record.request_id(), "the disk refuses the journal");
             None
         }
         Err(error) => {
             metrics::ledger_lost();
             let entry = serde_json::to_string(record).unwrap_or_default();
             tracing::error!(
-                error = &error as &dyn std::error::Error,
+                error = chain(&error),
                 entry,
                 "the journal did not take an entry; book it by hand from this line"
             );

@@ -11,6 +11,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
+use domain::error_chain::chain;
 use domain::ledger::{Attempt, Outcome};
 use domain::usage::{TokenUsage, UsageSource};
 use http::header::CONTENT_TYPE;
@@ -145,7 +146,7 @@ async fn fail(mut flight: Flight, head: Head, failure: SendError) {
             Outcome::UpstreamError,
         ),
     };
-    tracing::warn!(request_id = %flight.id(), error = &failure as &dyn std::error::Error, "the upstream gave no answer");
+    tracing::warn!(request_id = %flight.id(), error = chain(&failure), "the upstream gave no answer");
     let retry_after = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1);
     let body = ErrorBody {
         message: message.to_owned(),

@@ -128,7 +128,4 @@ pub struct OperatorCreateArgs {
     /// How people reach the console, for the link.
     #[arg(long, env = "TOLLGATE_PUBLIC_URL", default_value = "http://127.0.0.1:8080")]
     pub public_url: url::Url,
-    /// 32 bytes in base64 or hex; the file in the data directory if absent.
-    #[arg(long, env = "TOLLGATE_SECRET_KEY", hide_env_values = true)]
-    pub secret_key: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! The data directory: made on first start, private, with what is generated once and must stay.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -9,12 +9,15 @@ use anyhow::{Context as _, bail};
 use store::random::{self, SystemRandom};
 use store::sealing::SecretKey;
 
-/// The directory, absolute.
-#[derive(Clone, Debug)]
-pub struct DataDir(PathBuf);
+/// The directory, absolute, and taken by this process for as long as this lives.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
 
 impl DataDir {
-    /// Makes it if it is not there.
+    /// Makes it if it is not there, and takes it.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let path = std::path::absolute(path).with_context(|| format!("{} is no usable path", path.display()))?;
         // Others may pass through, so that the private Postgres reaches its own part as another user; its files are 0600.
@@ -23,12 +26,30 @@ impl DataDir {
             .mode(0o711)
             .create(&path)
             .with_context(|| format!("the data directory {} cannot be made", path.display()))?;
-        Ok(Self(path))
+        let lock_path = path.join("lock");
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&lock_path)
+            .with_context(|| format!("{} cannot be made", lock_path.display()))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path, _lock: lock }),
+            Err(TryLockError::WouldBlock) => bail!(
+                "the data directory {} is in use by another Tollgate; stop that one, or give this one a directory of its \
+                 own with --data-dir",
+                path.display()
+            ),
+            Err(TryLockError::Error(error)) => {
+                Err(error).with_context(|| format!("{} cannot be locked", lock_path.display()))
+            }
+        }
     }
 
     /// The path.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// The secret key: `given`, or the one kept here, or a new one that is kept here with mode 0600.
@@ -36,7 +57,7 @@ impl DataDir {
         if let Some(given) = given {
             return SecretKey::parse(given).context("TOLLGATE_SECRET_KEY cannot be used");
         }
-        let path = self.0.join("secret-key");
+        let path = self.path.join("secret-key");
         let text = read_or_create(&path, || SecretKey::generate(&SystemRandom).reveal())?;
         SecretKey::parse(&text).with_context(|| format!("{} cannot be used", path.display()))
     }
@@ -47,7 +68,7 @@ impl DataDir {
             Some(given) => given.to_owned(),
             None => {
                 let generated = || format!("{}-{}", host_name(), hex::encode(random::bytes::<3>(&SystemRandom)));
-                read_or_create(&self.0.join("instance-name"), generated)?
+                read_or_create(&self.path.join("instance-name"), generated)?
             }
         };
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

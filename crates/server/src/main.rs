@@ -11,7 +11,7 @@ use server::{demo, operator, serve};
 async fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(args) => {
-            logging::start(args.log_format, "info");
+            logging::start(args.log_format, "info,sqlx=warn,sqlx_core=warn");
             serve::serve(args).await
         }
         Command::Demo(args) => {

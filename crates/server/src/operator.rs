@@ -7,16 +7,21 @@ use control::people::PersonDraft;
 use control::{Actor, Control};
 use domain::people::Role;
 use store::random::SystemRandom;
+use store::sealing::SecretKey;
 
 use crate::config::OperatorCreateArgs;
-use crate::data_dir::DataDir;
-use crate::serve::open_store;
+use crate::serve::OpenStore;
 
 /// Invites an operator and prints the one-time link.
 pub async fn create(args: OperatorCreateArgs) -> anyhow::Result<()> {
-    let secret_key = DataDir::open(&args.database.data_dir)?.secret_key(args.secret_key.as_deref())?;
-    let (store, postgres) = open_store(&args.database).await?;
-    let control = Control::new(store.clone(), secret_key, Arc::new(SystemRandom));
+    let open = OpenStore::open(&args.database).await?;
+    open.store.migrate().await?;
+    // An invitation seals nothing, so any key will do.
+    let control = Control::new(
+        open.store.clone(),
+        SecretKey::generate(&SystemRandom),
+        Arc::new(SystemRandom),
+    );
     let draft = PersonDraft {
         name: args.name,
         email: args.email,
@@ -26,10 +31,7 @@ pub async fn create(args: OperatorCreateArgs) -> anyhow::Result<()> {
     let invited = control
         .invite_person(&Actor::System { name: "command line" }, &draft, Utc::now())
         .await;
-    store.close().await;
-    if let Some(postgres) = postgres {
-        postgres.stop().await;
-    }
+    open.close().await;
     let invitation = invited?;
     println!(
         "Open this link to choose the password. It can be used once, until {}:",

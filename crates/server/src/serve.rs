@@ -52,25 +52,41 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
 
 /// Brings the schema up to date, and stops.
 pub async fn migrate(args: DatabaseArgs) -> anyhow::Result<()> {
-    let (store, postgres) = open_store(&args).await?;
-    let migrated = store.migrate().await;
-    store.close().await;
-    if let Some(postgres) = postgres {
-        postgres.stop().await;
-    }
+    let open = OpenStore::open(&args).await?;
+    let migrated = open.store.migrate().await;
+    open.close().await;
     migrated?;
     eprintln!("The database schema is up to date.");
     Ok(())
 }
 
-/// Postgres as the arguments say: the one given, or the private one, which the caller stops.
-pub(crate) async fn open_store(args: &DatabaseArgs) -> anyhow::Result<(Store, Option<EmbeddedPostgres>)> {
-    match &args.database_url {
-        Some(url) => Ok((Store::connect_lazily(url)?, None)),
-        None => {
-            let data_dir = DataDir::open(&args.data_dir)?;
-            let postgres = EmbeddedPostgres::start(data_dir.path()).await?;
-            Ok((Store::connect_lazily(postgres.url())?, Some(postgres)))
+/// Postgres for a command that does one thing: the one given, or the private one while no gateway runs on it.
+pub(crate) struct OpenStore {
+    pub(crate) store: Store,
+    private: Option<(EmbeddedPostgres, DataDir)>,
+}
+
+impl OpenStore {
+    pub(crate) async fn open(args: &DatabaseArgs) -> anyhow::Result<Self> {
+        if let Some(url) = &args.database_url {
+            return Ok(Self {
+                store: Store::connect_lazily(url)?,
+                private: None,
+            });
+        }
+        let data_dir = DataDir::open(&args.data_dir)?;
+        let postgres = EmbeddedPostgres::start(data_dir.path()).await?;
+        Ok(Self {
+            store: Store::connect_lazily(postgres.url())?,
+            private: Some((postgres, data_dir)),
+        })
+    }
+
+    pub(crate) async fn close(self) {
+        self.store.close().await;
+        if let Some((postgres, data_dir)) = self.private {
+            postgres.stop().await;
+            drop(data_dir);
         }
     }
 }

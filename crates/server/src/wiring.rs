@@ -9,6 +9,7 @@ use admin::state::AdminState;
 use anyhow::{Context as _, bail};
 use chrono::Utc;
 use control::Control;
+use domain::error_chain::chain;
 use domain::policy::Settings as PolicySettings;
 use domain::prices::Unpriced;
 use gateway::clock::Clock;
@@ -96,6 +97,8 @@ pub struct Running {
     stop_background: CancellationToken,
     instance: String,
     postgres: Option<EmbeddedPostgres>,
+    /// Held until everything is closed.
+    data_dir: DataDir,
 }
 
 /// Starts everything. When this returns, requests are served.
@@ -142,7 +145,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let shipper = Shipper::with_settings(Arc::clone(&journal), store.clone(), ShipperSettings::default());
     if is_prepared && let Err(error) = shipper.drain(RECOVERY_WAIT).await {
         tracing::warn!(
-            error = &error as &dyn std::error::Error,
+            error = chain(&error),
             "the journal is not in Postgres yet; budgets open when it is"
         );
     }
@@ -243,6 +246,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         stop_background,
         instance: settings.instance,
         postgres,
+        data_dir: settings.data_dir,
     })
 }
 
@@ -266,10 +270,7 @@ impl Running {
         self.background.close();
         self.background.wait().await;
         if let Err(error) = self.shipper.drain(LAST_SHIPMENT_WAIT).await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "the journal keeps what Postgres did not take"
-            );
+            tracing::warn!(error = chain(&error), "the journal keeps what Postgres did not take");
         }
         // Whether the row is removed or goes stale makes no difference to anyone but readers of the status page.
         let _ = self.store.remove_instance(&self.instance).await;
@@ -277,6 +278,7 @@ impl Running {
         if let Some(postgres) = self.postgres {
             postgres.stop().await;
         }
+        drop(self.data_dir);
     }
 }
 
@@ -302,16 +304,13 @@ async fn prepare_database(
             Ok(()) => return Ok(true),
             Err(PrepareError::Store(error)) if error.is_transient() => {
                 if has_kept_policy {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "Postgres is away; serving from the kept policy"
-                    );
+                    tracing::warn!(error = chain(&error), "Postgres is away; serving from the kept policy");
                     return Ok(false);
                 }
                 if started.elapsed() > DATABASE_WAIT {
                     return Err(error).context("Postgres did not answer; check DATABASE_URL and that it is running");
                 }
-                tracing::warn!(error = &error as &dyn std::error::Error, "waiting for Postgres");
+                tracing::warn!(error = chain(&error), "waiting for Postgres");
                 sleep(DATABASE_RETRY).await;
             }
             Err(PrepareError::Store(error)) => return Err(error.into()),

@@ -39,3 +39,13 @@ fn the_instance_keeps_its_name() {
     assert_eq!(data_dir.instance(Some("gateway-1")).expect("given"), "gateway-1");
     assert!(data_dir.instance(Some("no spaces")).is_err());
 }
+
+#[test]
+fn a_directory_belongs_to_one_process_at_a_time() {
+    let temporary = tempfile::tempdir().expect("a directory");
+    let first = DataDir::open(temporary.path()).expect("free");
+    let error = DataDir::open(temporary.path()).expect_err("taken").to_string();
+    assert!(error.contains("in use by another Tollgate"), "{error}");
+    drop(first);
+    DataDir::open(temporary.path()).expect("free again");
+}
