@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use domain::ids::TenantId;
 use serde_json::Value;
-pub use store::audit::{AUDIT_PAGE_MAX, AuditEntry, AuditFilter};
+use store::audit::{AuditEntry, AuditFilter};
 use store::{Transaction, random};
 use uuid::Uuid;
 

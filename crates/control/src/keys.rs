@@ -8,7 +8,7 @@ use domain::people::Role;
 use domain::periods::months_after;
 use domain::priority::Priority;
 use serde_json::{Value, json};
-pub use store::keys::{KEYS_PAGE_MAX, KeyFilter, KeyRow};
+use store::keys::{KeyFilter, KeyRow};
 use store::keys::{KeyValues, NewKey};
 use store::tenants::TenantRow;
 use store::{Transaction, keys, models, people, random, tenants};

@@ -2,7 +2,7 @@
 
 use domain::ids::RequestId;
 use domain::ledger::{Rejection, Settlement};
-pub use store::entries::{EntryCursor, EntryFilter, EntryPage, LedgerEntry, Named, PAGE_ENTRIES_MAX};
+use store::entries::{EntryCursor, EntryFilter, EntryPage, LedgerEntry, Named};
 
 use crate::actor::Reach;
 use crate::{Actor, Control, ControlError};

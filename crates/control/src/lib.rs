@@ -2,8 +2,8 @@
 //!
 //! An operation takes who acts ([`Actor`]), what for, and the time. A write is one transaction: allowed? valid? still
 //! the version that was read? Then it is written together with its entry in the audit log. Nothing outside this crate
-//! writes what operators configure. What an operation answers with is re-exported beside it: the console does not know
-//! the store.
+//! writes what operators configure. Surfaces do not know the store: its types that operations take and
+//! give are re-exported in [`rows`].
 
 pub mod actor;
 pub mod audit;

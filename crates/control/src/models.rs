@@ -7,7 +7,7 @@ use domain::ids::UpstreamId;
 use domain::policy::{Encoding, Model, Route};
 use serde_json::{Value, json};
 use store::models::MODELS_MAX;
-pub use store::models::ModelRow;
+use store::models::ModelRow;
 use store::{Transaction, models, upstreams};
 
 use crate::actor::Reach;

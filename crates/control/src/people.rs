@@ -4,10 +4,10 @@ use chrono::{DateTime, Duration, Utc};
 use domain::ids::{PersonId, TenantId};
 use domain::people::Role;
 use serde_json::json;
-pub use store::one_time_links::LinkPurpose;
+use store::one_time_links::LinkPurpose;
 use store::one_time_links::OneTimeLink;
 use store::people::NewPerson;
-pub use store::people::Person;
+use store::people::Person;
 use store::{Transaction, keys, one_time_links, people, sessions, tenants};
 
 use crate::actor::Reach;

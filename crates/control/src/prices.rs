@@ -6,7 +6,7 @@ use domain::prices::{Price, PriceTier, Rates};
 use serde_json::{Value, json};
 use store::models;
 use store::models::PRICES_MAX;
-pub use store::models::StoredPrice;
+use store::models::StoredPrice;
 
 use crate::audit::Change;
 use crate::fields::Fields;

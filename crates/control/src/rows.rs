@@ -1,6 +1,6 @@
 //! What operations take and give that the store defines: surfaces know `control`, not the store.
 
-pub use store::audit::{AuditEntry, AuditFilter};
+pub use store::audit::{AUDIT_PAGE_MAX, AuditEntry, AuditFilter};
 pub use store::budgets::Spent;
 pub use store::entries::{EntryCursor, EntryFilter, EntryPage, LedgerEntry, Named, PAGE_ENTRIES_MAX};
 pub use store::instances::Instance;
@@ -8,5 +8,5 @@ pub use store::keys::{KEYS_PAGE_MAX, KeyFilter, KeyRow};
 pub use store::models::{ModelRow, StoredPrice};
 pub use store::one_time_links::LinkPurpose;
 pub use store::people::Person;
-pub use store::tenants::TenantRow;
+pub use store::tenants::{PRIORITY_CEILING_DEFAULT, TenantRow};
 pub use store::upstreams::UpstreamRow;

@@ -5,7 +5,7 @@ use chrono_tz::Tz;
 use domain::policy::Settings;
 use domain::prices::Unpriced;
 use serde_json::json;
-pub use store::instances::Instance;
+use store::instances::Instance;
 use store::settings;
 
 use crate::audit::Change;

@@ -11,9 +11,9 @@ use domain::policy::Plan;
 use domain::priority::Priority;
 use serde_json::{Value, json};
 use store::budgets::BudgetFilter;
-pub use store::budgets::Spent;
+use store::budgets::Spent;
+use store::tenants::TenantRow;
 use store::tenants::TenantValues;
-pub use store::tenants::{PRIORITY_CEILING_DEFAULT, TenantRow};
 use store::{Transaction, plans, tenants};
 
 use crate::actor::Reach;

@@ -8,7 +8,7 @@ use domain::policy::Dialect;
 use serde_json::{Value, json};
 use store::sealing::Purpose;
 use store::upstreams;
-pub use store::upstreams::UpstreamRow;
+use store::upstreams::UpstreamRow;
 use store::upstreams::{UPSTREAMS_MAX, UpstreamValues};
 use url::Url;
 
