@@ -33,6 +33,7 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/upstreams") view=pages::upstreams::list ssr=SsrMode::Async />
                 <Route path=path!("/upstreams/new") view=pages::upstreams::new ssr=SsrMode::Async />
                 <Route path=path!("/upstreams/:id") view=pages::upstreams::edit ssr=SsrMode::Async />
+                <Route path=path!("/limits") view=pages::limits::edit ssr=SsrMode::Async />
                 <Route path=path!("/ledger") view=pages::ledger::list ssr=SsrMode::Async />
                 <Route path=path!("/ledger/:id") view=pages::ledger::entry ssr=SsrMode::Async />
                 <Route path=path!("/reports") view=pages::reports::view ssr=SsrMode::Async />

@@ -434,7 +434,7 @@ fn plain(dimension: Dimension, value: u64) -> LimitDraft {
 }
 
 /// Whether the limit sits in the slot that forms show.
-fn is_plain(limit: &Limit, dimension: Dimension) -> bool {
+pub fn is_plain(limit: &Limit, dimension: Dimension) -> bool {
     limit.dimension == dimension
         && limit.model.is_none()
         && limit.priority.is_none()

@@ -8,6 +8,7 @@ use control::keys::{Expiry, KeyDraft, KeyOwner, LIFETIME_MONTHS};
 use control::rows::{KEYS_PAGE_MAX, KeyFilter, KeyRow, Person};
 use domain::ids::{KeyId, PersonId, TenantId};
 use domain::key_text::masked;
+use domain::limits::Scope;
 use domain::priority::Priority;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
@@ -473,8 +474,10 @@ pub fn detail() -> AnyView {
         let is_changeable = visitor.issues_keys() && key.revoked_at.is_none();
         let revoke = format!("/keys/{id}/revoke");
         let ledger = format!("/ledger?key={id}");
+        let limits = address("/limits", &[("of", &Scope::Key(id).to_string())]);
         let actions = view! {
             <a class="button" href=ledger>"Requests"</a>
+            <a class="button" href=limits>"Limits"</a>
             {is_changeable.then(|| view! { <a class="button button-danger" href=revoke>"Revoke"</a> })}
         };
         let editor = if is_changeable {

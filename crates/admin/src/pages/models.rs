@@ -6,6 +6,7 @@ use control::prices::{PriceDraft, RatesText};
 use control::rows::{ModelRow, StoredPrice, UpstreamRow};
 use control::{ControlError, FieldError};
 use domain::ids::PriceId;
+use domain::limits::Scope;
 use domain::policy::{Encoding, Route};
 use domain::prices::{Price, PriceTier};
 use leptos::prelude::*;
@@ -157,8 +158,10 @@ pub fn edit() -> AnyView {
         } else {
             model_facts(&row, &upstreams)
         };
+        let limits = address("/limits", &[("of", &Scope::Model(name.as_str().into()).to_string())]);
+        let actions = view! { {state(&row)} <a class="button" href=limits>"Limits"</a> };
         let content = view! {
-            {shell::page_head(name.clone(), "", state(&row))}
+            {shell::page_head(name.clone(), "", actions.into_any())}
             <section class="card">
                 <h2>"Prices"</h2>
                 {price_list(&visit, &prices, is_operator)}

@@ -49,8 +49,9 @@ pub fn view() -> AnyView {
                 instances.iter().map(|instance| row(instance, &visit)).collect(),
             )
         };
+        let global = view! { <a class="button" href="/limits?of=global">"Limits of the installation"</a> };
         let content = view! {
-            {shell::page_head("Status", "The gateways behind this console, and the settings of the installation.", ().into_any())}
+            {shell::page_head("Status", "The gateways behind this console, and the settings of the installation.", global.into_any())}
             {listed}
             <section class="card">
                 <h2>"Settings"</h2>

@@ -6,6 +6,7 @@ use control::limits::NodeLimitsText;
 use control::rows::Spent;
 use control::tenants::{TenantDraft, TenantSummary, TenantVersions, TenantView};
 use domain::ids::TenantId;
+use domain::limits::Scope;
 use domain::policy::{Plan, Tenant};
 use domain::priority::Priority;
 use leptos::prelude::*;
@@ -20,7 +21,7 @@ use crate::pages::limits;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, facts, figures, meter, words};
-use crate::visit::{Visit, Visitor};
+use crate::visit::{Visit, Visitor, address};
 
 /// Every tenant with what it has spent this month.
 pub fn list() -> AnyView {
@@ -141,11 +142,14 @@ pub fn edit() -> AnyView {
 fn links(id: TenantId, visitor: &Visitor) -> AnyView {
     let keys = format!("/keys?tenant={id}");
     let ledger = format!("/ledger?tenant={id}");
+    let each = |class: &str| address("/limits", &[("of", &Scope::Tenant(id).to_string()), ("each", class)]);
     let issue = visitor.issues_keys().then(|| {
         let href = format!("/keys/new?tenant={id}");
         view! { <a class="button button-primary" href=href>"Issue a key"</a> }
     });
     view! {
+        <a class="button" href=each("user")>"Limits of each user"</a>
+        <a class="button" href=each("key")>"Limits of each key"</a>
         <a class="button" href=keys>"Keys"</a>
         <a class="button" href=ledger>"Ledger"</a>
         {issue}

@@ -5,6 +5,7 @@ use control::fields::Fields;
 use control::rows::UpstreamRow;
 use control::upstreams::{CredentialChange, UpstreamDraft};
 use domain::ids::UpstreamId;
+use domain::limits::Scope;
 use domain::policy::Dialect;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
@@ -17,7 +18,7 @@ use crate::page::{self, Page, id_of_path};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, submit};
 use crate::table::{self, Tone, badge, facts, words};
-use crate::visit::Visit;
+use crate::visit::{Visit, address};
 
 /// Every upstream.
 pub fn list() -> AnyView {
@@ -139,8 +140,10 @@ pub fn edit() -> AnyView {
                 ("Credential", credential(&upstream).into_any()),
             ])
         };
+        let limits = address("/limits", &[("of", &Scope::Upstream(id).to_string())]);
+        let actions = view! { {state(&upstream)} <a class="button" href=limits>"Limits"</a> };
         let content = view! {
-            {shell::page_head(upstream.name.clone(), "", state(&upstream))}
+            {shell::page_head(upstream.name.clone(), "", actions.into_any())}
             <section class="card">{body}</section>
         };
         Ok(Page::new(upstream.name.clone(), content.into_any()))
