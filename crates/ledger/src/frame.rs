@@ -78,6 +78,16 @@ pub(crate) fn piece(bytes: &[u8], start: usize, previous_seq: u64) -> Piece {
     Piece::Tail { start }
 }
 
+/// Whether `rest`, the end of a file, is the beginning of a frame: what a process leaves that is killed while it writes.
+/// Anything else there is damage to something that was written whole.
+pub(crate) fn is_torn(rest: &[u8]) -> bool {
+    let Some(length) = rest.get(..4).and_then(|length| length.try_into().ok()) else {
+        return true;
+    };
+    let length = u32::from_le_bytes(length) as usize;
+    (SEQ_BYTES + 1..=PAYLOAD_BYTES_MAX).contains(&length) && rest.len() < HEADER_BYTES + length
+}
+
 /// A whole record at `start`. What is cheap to see is looked at before the checksum, because after damage every position
 /// is tried.
 fn record(bytes: &[u8], start: usize, previous_seq: u64) -> Option<(u64, Range<usize>)> {

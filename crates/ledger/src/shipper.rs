@@ -232,10 +232,16 @@ impl Shipper {
     }
 
     async fn look_after_partitions(&self, pace: &mut Pace) -> Result<(), StoreError> {
-        if pace.partitions_at.is_none_or(|at| at.elapsed() >= PARTITIONS_INTERVAL) {
-            self.store.ensure_partitions(Utc::now()).await?;
-            pace.partitions_at = Some(Instant::now());
+        if pace.partitions_at.is_some_and(|at| at.elapsed() < PARTITIONS_INTERVAL) {
+            return Ok(());
         }
+        match self.store.ensure_partitions(Utc::now()).await {
+            Err(error) if error.is_transient() => return Err(error),
+            // Entries without a partition of their own go to the default one, so shipping goes on.
+            Err(error) => tracing::error!(error = %chain(&error), "the ledger's partitions could not be made"),
+            Ok(()) => {}
+        }
+        pace.partitions_at = Some(Instant::now());
         Ok(())
     }
 

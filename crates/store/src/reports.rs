@@ -27,6 +27,9 @@ pub const DAYS_MAX: usize = 400;
 pub const TOP_ROWS: u32 = 10;
 /// How long a streamed report may take, the reader's own time included, in milliseconds.
 const STREAM_TIMEOUT_MS: u32 = 15 * 60 * 1_000;
+/// How late an entry may reach the journal after the instant it counts at, in seconds: equal refusals are folded for a
+/// minute before they are written.
+const ENTRY_DELAY_SECONDS_MAX: i64 = 120;
 /// Rows that wait between database and reader.
 const STREAM_ROWS_WAITING_MAX: usize = 256;
 
@@ -583,7 +586,8 @@ async fn read_completeness(
             .complete_until
             .or_else(|| gateway.seen_at.checked_sub_signed(lag))
             .unwrap_or(gateway.seen_at);
-        (gateway.instance, until.min(gateway.seen_at))
+        let delay = Duration::seconds(ENTRY_DELAY_SECONDS_MAX);
+        (gateway.instance, until.min(gateway.seen_at) - delay)
     });
     Ok(Completeness::new(span, now, shipped_until))
 }

@@ -43,7 +43,11 @@ fn a_byte_damaged_anywhere_costs_one_record() {
             damaged[at] ^= flip;
             let (seqs, damages, tail) = pieces(&damaged);
             assert_eq!(seqs, [7, 9], "flipped {flip:#x} at {at}");
-            assert_eq!((damages.len(), &damages[0]), (1, &(starts[1]..starts[2])), "flipped {flip:#x} at {at}");
+            assert_eq!(
+                (damages.len(), &damages[0]),
+                (1, &(starts[1]..starts[2])),
+                "flipped {flip:#x} at {at}"
+            );
             assert_eq!(tail, bytes.len());
         }
     }

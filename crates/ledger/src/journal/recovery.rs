@@ -11,7 +11,7 @@ use domain::ledger::{HoldRecord, JournalRecord};
 use serde::Deserialize;
 
 use crate::directory::{Directory, Mark};
-use crate::frame::Piece;
+use crate::frame::{self, Piece};
 use crate::segment::{self, Segment};
 use crate::state::{Ages, Facts, Meaning, OpenHolds};
 
@@ -95,7 +95,7 @@ impl Found {
                 if left_over == 0 {
                     return;
                 }
-                if next_first_seq.is_none() {
+                if next_first_seq.is_none() && frame::is_torn(&bytes[*start..]) {
                     // Nobody was told that this record is there: its append never returned.
                     self.torn_bytes = left_over;
                     tracing::warn!(
@@ -104,7 +104,7 @@ impl Found {
                         left_over,
                         "cutting off a record that was not written whole"
                     );
-                } else if next_first_seq.is_some_and(|next| segment.last_seq + 1 < next) {
+                } else if next_first_seq.is_none_or(|next| segment.last_seq + 1 < next) {
                     self.damaged_places += 1;
                     segment.last_seq += 1;
                     segment.bytes = bytes.len() as u64;

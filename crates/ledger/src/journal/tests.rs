@@ -130,6 +130,28 @@ fn damage_in_the_middle_is_handed_over_for_quarantine_and_the_rest_is_read() {
 }
 
 #[test]
+fn a_last_record_that_was_written_whole_and_damaged_since_is_not_cut_off() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    let seqs = append_all(&journal, &[rejection(0), rejection(1)]);
+    drop(journal);
+    let path = segment::path(directory.path(), seqs[0]);
+    let mut bytes = fs::read(&path).unwrap();
+    let last = bytes.len() - 5;
+    bytes[last] ^= 0xff;
+    fs::write(&path, &bytes).unwrap();
+    let (journal, recovered) = open(&directory, 9);
+    assert_eq!((recovered.damaged_places, recovered.torn_bytes), (1, 0));
+    let later = journal.append(&rejection(2)).unwrap();
+    let entries = read_all(&journal, 0, 10);
+    assert_eq!(
+        entries.iter().map(|entry| entry.seq).collect::<Vec<_>>(),
+        [seqs[0], seqs[1], later]
+    );
+    assert!(matches!(entries[1].content, Content::Unreadable { .. }));
+}
+
+#[test]
 fn a_hold_without_an_ending_is_settled_as_abandoned_once() {
     let directory = TempDir::new().unwrap();
     let (journal, recovered) = open(&directory, 0);
