@@ -1,6 +1,7 @@
 //! Everything that crosses crates, in one binary: one link for all.
 
 mod admission;
+mod chain;
 mod control;
 mod endings;
 mod errors;
