@@ -159,25 +159,25 @@ fn hold(number: u64) -> HoldRecord {
         identity: Identity {
             id: RequestId(Uuid::from_u128(u128::from(number) + 1)),
             tenant_id: tenant(number % 2),
-            user_id: (number % 3 > 0).then(|| format!("user {}", number % 3)),
+            user_id: (!number.is_multiple_of(3)).then(|| format!("user {}", number % 3)),
             key_id: key(number % 4),
             model: Some(["small", "large", "other"][number as usize % 3].into()),
             dialect: Dialect::Openai,
             endpoint: "chat/completions".to_owned(),
             priority: Priority::ALL[number as usize % 4],
-            is_streamed: number % 2 == 0,
+            is_streamed: number.is_multiple_of(2),
             tags: [("project".to_owned(), "zażółć\u{0}".to_owned())].into(),
             instance: "one".to_owned(),
             user_agent: Some("curl/8".to_owned()),
         },
         admitted_at: at(number * 7),
-        upstream_id: (number % 5 > 0).then(|| upstream(number % 5)),
+        upstream_id: (!number.is_multiple_of(5)).then(|| upstream(number % 5)),
         estimate: Estimate {
             expected: amounts(1),
             ceiling: amounts(2),
         },
         price_id: None,
-        is_unpriced: number % 7 == 0,
+        is_unpriced: number.is_multiple_of(7),
         queue_ms: 3,
     }
 }
@@ -195,13 +195,13 @@ fn settlement(number: u64) -> Settlement {
             output_tokens: 20 + number,
             reasoning_tokens: 5,
         },
-        usage_source: if number % 2 == 0 {
+        usage_source: if number.is_multiple_of(2) {
             UsageSource::Reported
         } else {
             UsageSource::Estimated
         },
         cost_nanos: Nanos(1_000 + number as i64),
-        first_byte_ms: (number % 2 == 0).then_some(number as i64),
+        first_byte_ms: (number.is_multiple_of(2)).then_some(number as i64),
         ..Settlement::abandoned(hold(number), ended_at)
     }
 }
@@ -236,7 +236,7 @@ fn adjustment(number: u64) -> Adjustment {
         created_at: at(number * 8),
         tenant_id: tenant(number % 2),
         user_id: None,
-        key_id: (number % 2 == 0).then(|| key(number % 4)),
+        key_id: (number.is_multiple_of(2)).then(|| key(number % 4)),
         model: None,
         upstream_id: None,
         priority: Priority::Default,
