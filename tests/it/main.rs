@@ -2,6 +2,7 @@
 
 mod admission;
 mod chain;
+mod console;
 mod control;
 mod endings;
 mod errors;

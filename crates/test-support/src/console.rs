@@ -11,7 +11,7 @@ use crate::http::{Answer, Browser};
 use crate::tollgate::Tollgate;
 
 /// The first operator's address.
-pub const OPERATOR: &str = "operator@example.com";
+pub const OPERATOR: &str = "olga@example.com";
 /// Everybody's password.
 pub const PASSWORD: &str = "a long enough sentence";
 /// Redirects that a browser follows before it gives up.

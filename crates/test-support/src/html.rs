@@ -38,6 +38,12 @@ impl Page {
         self.address.split('?').next().unwrap_or_default()
     }
 
+    /// Whether it is a page at all, and not a file to take away.
+    pub fn is_html(&self) -> bool {
+        let kind = self.headers.get(http::header::CONTENT_TYPE);
+        kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"))
+    }
+
     /// The text of each element that the selector finds, its spaces made one.
     pub fn texts(&self, selector: &str) -> Vec<String> {
         self.elements(selector).into_iter().map(text_of).collect()
@@ -354,6 +360,15 @@ impl Form {
         match box_of_value {
             Some(field) => field.kind = Kind::Tick { is_ticked: true },
             None => panic!("no box `{name}` is for `{value}`: {:?}", self.fields),
+        }
+        self
+    }
+
+    /// Writes something into each field without which a browser would not send it.
+    pub fn fill_required(mut self) -> Self {
+        let missing = |field: &&mut Field| field.is_required && field.value.is_empty();
+        for field in self.fields.iter_mut().filter(missing) {
+            field.value = "1".to_owned();
         }
         self
     }

@@ -1,0 +1,577 @@
+//! The console's smaller promises: who may write, what a browser is told, what a form says, and that no page says too much.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use control::limits::NodeLimits;
+use domain::people::Role;
+use http::Method;
+use test_support::console::{OPERATOR, PASSWORD, Window};
+use test_support::html::{Form, Page};
+use test_support::tollgate::{CREDENTIAL, Options, Tollgate, chat_body};
+
+/// Pages under one path that a walk looks at: each month has a report and each report a month before it.
+const LOOKS_PER_PATH: usize = 3;
+/// Pages after which a walk is lost.
+const PAGES_MAX: usize = 300;
+/// Failed sign-ins of one account after which it has to wait.
+const FAILURES_MAX: usize = 5;
+
+async fn empty() -> Tollgate {
+    let options = Options {
+        is_empty: true,
+        ..Options::default()
+    };
+    Tollgate::start_with(options).await
+}
+
+/// A tenant with a key, a request that ran and one that was refused; the key's secret.
+async fn used() -> (Tollgate, String) {
+    let tollgate = Tollgate::start().await;
+    let limits = NodeLimits {
+        requests_per_minute: Some(1),
+        ..NodeLimits::default()
+    };
+    let (_, key) = tollgate.tenant_with_key(limits).await;
+    assert_eq!(tollgate.chat(&key, "Hello.").await.status, 200);
+    assert_eq!(tollgate.chat(&key, "Hello.").await.status, 429);
+    tollgate.shipped().await;
+    (tollgate, key)
+}
+
+/// Every page that links lead to from the overview on.
+async fn walk(window: &mut Window) -> Vec<Page> {
+    let mut waiting = VecDeque::from(["/".to_owned()]);
+    let mut known = BTreeSet::from(["/".to_owned()]);
+    let mut looks: BTreeMap<String, usize> = BTreeMap::new();
+    let mut pages = Vec::new();
+    while let Some(address) = waiting.pop_front() {
+        let page = window.visit(&address).await.clone();
+        assert!(pages.len() < PAGES_MAX, "the console has no end");
+        for link in page.links().into_iter().filter(|link| link.starts_with('/')) {
+            let path = link.split('?').next().unwrap_or_default().to_owned();
+            if known.insert(link.clone()) {
+                let looks = looks.entry(path).or_default();
+                *looks += 1;
+                if *looks <= LOOKS_PER_PATH {
+                    waiting.push_back(link);
+                }
+            }
+        }
+        pages.push(page);
+    }
+    pages
+}
+
+#[tokio::test]
+async fn a_write_that_no_page_of_ours_sent_is_refused() {
+    let tollgate = empty().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let form = operator.visit("/tenants/new").await.form("/console/tenants/create");
+    let form = form.fill("name", "Planted");
+    let body = Bytes::from(
+        form.data()
+            .into_iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect::<Vec<_>>()
+            .join("&"),
+    );
+    let kind = ("content-type", "application/x-www-form-urlencoded");
+    let origin = tollgate.url();
+    let own = ("origin", origin.as_str());
+    for headers in [
+        vec![kind],
+        vec![kind, ("origin", "https://evil.example")],
+        vec![kind, ("origin", "null")],
+        vec![kind, own, ("sec-fetch-site", "cross-site")],
+        vec![kind, own, ("sec-fetch-site", "same-site")],
+        vec![kind, own, ("sec-fetch-site", "none")],
+    ] {
+        for action in [form.action.as_str(), "/console/sign-out", "/console/sign-in"] {
+            let answer = operator
+                .browser
+                .send(Method::POST, action, &headers, body.clone())
+                .await;
+            assert_eq!(answer.status, 403, "{action} with {headers:?}");
+        }
+    }
+    assert_eq!(operator.visit("/tenants").await.find_table(&["Name", "State"]), None);
+    for headers in [vec![kind, own], vec![kind, ("sec-fetch-site", "same-origin")]] {
+        let answer = operator
+            .browser
+            .send(Method::POST, &form.action, &headers, body.clone())
+            .await;
+        assert_eq!(answer.status, 303, "{headers:?}");
+    }
+    assert_eq!(
+        operator
+            .visit("/tenants")
+            .await
+            .table(&["Name", "State"])
+            .column("Name")[0],
+        "Planted"
+    );
+}
+
+#[tokio::test]
+async fn the_sessions_cookie_is_out_of_reach_and_new_at_each_sign_in() {
+    let tollgate = empty().await;
+    let mut window = Window::operator(&tollgate).await;
+    window.sign_out().await;
+    // A refused form comes back by way of a session of nobody.
+    window.sign_in(OPERATOR, "a wrong sentence").await;
+    let form = window.page.form("/console/sign-in").fill("password", PASSWORD);
+    let mut cookies = BTreeSet::new();
+    for _ in 0..2 {
+        let answer = window.browser.post_form(&form.action, &form.data()).await;
+        assert_eq!((answer.status.as_u16(), answer.header("location")), (303, "/"));
+        let cookie = answer.header("set-cookie").to_owned();
+        for attribute in ["HttpOnly", "SameSite=Lax", "Path=/"] {
+            assert!(cookie.contains(attribute), "{cookie}");
+        }
+        assert!(cookies.insert(cookie), "a session from before the sign-in goes on");
+    }
+    let answer = window.browser.post_form("/console/sign-out", &[]).await;
+    assert!(
+        answer.header("set-cookie").contains("Max-Age=0"),
+        "{}",
+        answer.header("set-cookie")
+    );
+}
+
+#[tokio::test]
+async fn failed_sign_ins_make_the_account_wait_and_say_so() {
+    let tollgate = empty().await;
+    let mut window = Window::operator(&tollgate).await;
+    let mut other = Window::person(&tollgate, Role::Auditor, None).await;
+    window.sign_out().await;
+    for _ in 0..FAILURES_MAX {
+        let page = window.sign_in(OPERATOR, "a wrong sentence").await;
+        assert_eq!(page.notices(), ["The e-mail address or the password is wrong."]);
+        let form = page.form("/console/sign-in");
+        assert_eq!((form.value("email"), form.value("password")), (OPERATOR, ""));
+    }
+    let page = window.sign_in(OPERATOR, PASSWORD).await;
+    assert_eq!(page.path(), "/sign-in", "even the right one has to wait");
+    assert!(
+        page.notices()[0].contains("Try again in 15 minutes"),
+        "{:?}",
+        page.notices()
+    );
+    // Nobody learns which addresses exist.
+    for _ in 0..FAILURES_MAX {
+        window.sign_in("nobody@example.com", PASSWORD).await;
+        assert_eq!(window.page.notices(), ["The e-mail address or the password is wrong."]);
+    }
+    window.sign_in("nobody@example.com", PASSWORD).await;
+    assert!(
+        window.page.notices()[0].contains("Try again in"),
+        "{:?}",
+        window.page.notices()
+    );
+    other.sign_out().await;
+    assert_eq!(other.sign_in("auditor@example.com", PASSWORD).await.path(), "/");
+}
+
+#[tokio::test]
+async fn the_sign_in_leads_to_pages_of_ours_only() {
+    let tollgate = empty().await;
+    let mut window = Window::operator(&tollgate).await;
+    for (next, to) in [
+        ("/ledger%3Fkind%3Drejection", "/ledger?kind=rejection"),
+        ("//evil.example/", "/"),
+        ("https://evil.example/", "/"),
+        ("/%5Cevil.example/", "/"),
+    ] {
+        window.sign_out().await;
+        window.visit(&format!("/sign-in?next={next}")).await;
+        let form = window
+            .page
+            .form("/console/sign-in")
+            .fill("email", OPERATOR)
+            .fill("password", PASSWORD);
+        let answer = window.browser.post_form(&form.action, &form.data()).await;
+        assert_eq!(answer.header("location"), to);
+        window.visit("/").await;
+    }
+}
+
+#[tokio::test]
+async fn a_form_after_the_session_leads_to_the_sign_in_and_says_that_nothing_was_saved() {
+    let tollgate = empty().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let form = operator.visit("/tenants/new").await.form("/console/tenants/create");
+    let form = form.fill("name", "Too late");
+    operator.sign_out().await;
+    let page = operator.send(&form).await;
+    assert_eq!((page.path(), page.heading().as_str()), ("/sign-in", "Sign in"));
+    assert!(page.notices()[0].contains("nothing was saved"), "{:?}", page.notices());
+    operator.sign_in(OPERATOR, PASSWORD).await;
+    assert_eq!(operator.visit("/tenants").await.find_table(&["Name", "State"]), None);
+}
+
+#[tokio::test]
+async fn a_refused_form_says_what_is_wrong_and_keeps_what_was_entered() {
+    let tollgate = empty().await;
+    let mut operator = Window::operator(&tollgate).await;
+    operator.visit("/tenants/new").await;
+    let form = operator.page.form("/console/tenants/create");
+    let form = form
+        .fill("name", "Research & Co")
+        .fill("monthly_cost", "a lot")
+        .fill("requests_per_minute", "12")
+        .choose("priority_ceiling", "critical")
+        .tick("has_strict_budgets", "on");
+    let page = operator.send(&form).await.clone();
+    assert_eq!((page.path(), page.status.as_u16()), ("/tenants/new", 200));
+    assert!(!page.text("#monthly_cost-error").is_empty());
+    assert_eq!(page.texts("[aria-invalid=true]").len(), 1);
+    assert!(!page.notices().is_empty());
+    let back = page.form("/console/tenants/create");
+    assert_eq!(back.data(), form.data());
+
+    // Once it is right, it is saved as entered.
+    let page = operator
+        .send(&back.fill("monthly_cost", "1,000.5".replace(',', "").as_str()))
+        .await;
+    assert_eq!(page.heading(), "Research & Co");
+    let form = page.form("/console/tenants/edit");
+    assert_eq!(
+        (form.value("requests_per_minute"), form.choice("priority_ceiling")),
+        ("12", "critical")
+    );
+    assert_eq!(form.value("monthly_cost").trim_end_matches('0'), "1000.5");
+    // The page after it is fresh.
+    let form = operator.visit("/tenants/new").await.form("/console/tenants/create");
+    assert_eq!(form.value("name"), "");
+
+    // Secrets do not come back.
+    operator.visit("/upstreams/new").await;
+    let form = operator.page.form("/console/upstreams/create");
+    let form = form
+        .fill("name", "Provider")
+        .fill("base_url", "not an address")
+        .fill("credential", CREDENTIAL);
+    let page = operator.send(&form).await;
+    assert!(!page.text("#base_url-error").is_empty());
+    assert!(!page.source.contains(CREDENTIAL));
+    let back = page.form("/console/upstreams/create");
+    assert_eq!(
+        (back.value("base_url"), back.value("credential")),
+        ("not an address", "")
+    );
+}
+
+#[tokio::test]
+async fn of_two_people_who_edit_one_tenant_the_second_is_told() {
+    let tollgate = empty().await;
+    let tenant = tollgate.tenant("Research", NodeLimits::default()).await;
+    let address = format!("/tenants/{tenant}");
+    let mut first = Window::operator(&tollgate).await;
+    let mut second = Window::person(&tollgate, Role::Operator, None).await;
+    let form = first.visit(&address).await.form("/console/tenants/edit");
+    let late = second.visit(&address).await.form("/console/tenants/edit");
+    first.send(&form.fill("monthly_cost", "20")).await;
+    assert_eq!(first.page.notices(), ["Saved."]);
+
+    // Another field, and yet: the form would put back the budget that was there before.
+    let page = second.send(&late.fill("requests_per_minute", "30")).await.clone();
+    assert!(
+        page.notices()[0].contains("Somebody else changed this"),
+        "{:?}",
+        page.notices()
+    );
+    let stored = first.visit(&address).await.form("/console/tenants/edit");
+    assert_eq!(
+        (stored.value("monthly_cost"), stored.value("requests_per_minute")),
+        ("20.00", "")
+    );
+    let again = page.form("/console/tenants/edit");
+    assert_eq!(
+        (again.value("monthly_cost"), again.value("requests_per_minute")),
+        ("", "30")
+    );
+
+    // Knowing that, the second may replace it.
+    second.send(&again).await;
+    assert_eq!(second.page.notices(), ["Saved."]);
+    let stored = first.visit(&address).await.form("/console/tenants/edit");
+    assert_eq!(
+        (stored.value("monthly_cost"), stored.value("requests_per_minute")),
+        ("", "30")
+    );
+}
+
+#[tokio::test]
+async fn every_page_of_an_empty_installation_opens() {
+    let tollgate = empty().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let pages = walk(&mut operator).await;
+    for page in &pages {
+        assert_eq!(page.status, 200, "{}", page.address);
+    }
+    let paths: BTreeSet<&str> = pages.iter().map(Page::path).collect();
+    for path in [
+        "/",
+        "/tenants",
+        "/tenants/new",
+        "/keys",
+        "/keys/new",
+        "/models",
+        "/models/new",
+        "/upstreams",
+        "/upstreams/new",
+        "/ledger",
+        "/reports",
+        "/reports/monthly.csv",
+        "/people",
+        "/people/new",
+        "/connect",
+        "/status",
+    ] {
+        assert!(paths.contains(path), "no link leads to {path}");
+    }
+    for address in ["/keys/issued", "/people/link"] {
+        assert_eq!(operator.visit(address).await.status, 200, "{address}");
+    }
+    for address in [
+        "/nowhere",
+        "/keys/nothing",
+        "/tenants/nothing",
+        "/models/edit?name=nothing",
+    ] {
+        assert_eq!(operator.visit(address).await.status, 404, "{address}");
+    }
+}
+
+#[tokio::test]
+async fn no_page_shows_a_secret_and_no_link_leads_to_where_one_may_not_go() {
+    let (tollgate, key) = used().await;
+    let mut operator = Window::operator(&tollgate).await;
+    operator.visit("/tenants").await;
+    let tenant = operator.page.table(&["Name", "State"]).links[0]
+        .trim_start_matches("/tenants/")
+        .parse();
+    let tenant = tenant.expect("the tenant's id");
+    let mut member = Window::person(&tollgate, Role::Member, Some(tenant)).await;
+    let own_key = member.issue_key("", "notebook").await;
+    let [secret, own_secret] = [&key, &own_key].map(|key| key.rsplit('-').next().unwrap_or_default());
+    assert!(secret.len() > 20, "a key ends with its secret");
+    let roles = [
+        operator,
+        Window::person(&tollgate, Role::Auditor, None).await,
+        Window::person(&tollgate, Role::Manager, Some(tenant)).await,
+        member,
+    ];
+    for mut window in roles {
+        let who = window.page.text(".who");
+        for page in walk(&mut window).await {
+            assert_eq!(page.status, 200, "{who} was led to {}", page.address);
+            for hidden in [secret, own_secret, CREDENTIAL, "$argon2"] {
+                assert!(
+                    !page.source.contains(hidden),
+                    "{} shows `{hidden}` to {who}",
+                    page.address
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_answer_tells_browsers_to_run_and_frame_nothing_else() {
+    let (tollgate, _) = used().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let mut pages = walk(&mut operator).await;
+    for address in ["/pkg/nothing.js", "/nowhere", "/keys/issued"] {
+        pages.push(operator.visit(address).await.clone());
+    }
+    pages.push(operator.sign_out().await.clone());
+    let mut nonces = BTreeSet::new();
+    for page in &pages {
+        let header = |name: &str| {
+            let value = page.headers.get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_else(|| panic!("{} has no {name}", page.address))
+        };
+        let policy: BTreeMap<&str, Vec<&str>> = header("content-security-policy")
+            .split(';')
+            .filter_map(|directive| {
+                let mut words = directive.split_whitespace();
+                Some((words.next()?, words.collect()))
+            })
+            .collect();
+        assert_eq!(policy["default-src"], ["'none'"], "{}", page.address);
+        assert_eq!(policy["frame-ancestors"], ["'none'"]);
+        assert_eq!(policy["base-uri"], ["'none'"]);
+        assert_eq!(policy["form-action"], ["'self'"]);
+        let nonce = policy.get("script-src").into_iter().flatten().find_map(|source| {
+            let nonce = source.strip_prefix("'nonce-")?;
+            nonce.strip_suffix('\'')
+        });
+        let sources = policy.values().flatten();
+        for source in sources.filter(|source| !source.starts_with("'nonce-")) {
+            assert!(
+                ["'none'", "'self'", "'wasm-unsafe-eval'"].contains(source),
+                "{source} at {}",
+                page.address
+            );
+        }
+        assert_eq!(header("x-content-type-options"), "nosniff");
+        assert_eq!(header("x-frame-options"), "DENY");
+        assert_eq!(header("referrer-policy"), "same-origin");
+        if !page.path().starts_with("/pkg/") {
+            assert_eq!(header("cache-control"), "no-store", "{}", page.address);
+        }
+        // What the policy forbids would not work.
+        let carried = nonce.unwrap_or("none");
+        let scripts = page.texts("script").len();
+        assert_eq!(
+            page.texts(&format!("script[nonce='{carried}']")).len(),
+            scripts,
+            "{}",
+            page.address
+        );
+        for forbidden in [
+            "[style]",
+            "style",
+            "[onclick]",
+            "[onsubmit]",
+            "[onload]",
+            "base",
+            "iframe",
+        ] {
+            assert!(page.texts(forbidden).is_empty(), "{} has {forbidden}", page.address);
+        }
+        if let Some(nonce) = nonce {
+            assert!(nonces.insert(nonce.to_owned()), "a nonce is used once");
+        }
+    }
+    assert!(nonces.len() > 10);
+}
+
+#[tokio::test]
+async fn whatever_a_form_can_do_is_refused_to_an_auditor() {
+    let (tollgate, _) = used().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let mut auditor = Window::person(&tollgate, Role::Auditor, None).await;
+    let mut forms: BTreeMap<String, Form> = BTreeMap::new();
+    for page in walk(&mut operator).await {
+        for action in page.writes() {
+            if action != "/console/sign-out"
+                && let Some(form) = page.forms(&action).pop()
+            {
+                forms.insert(action, form);
+            }
+        }
+    }
+    for action in [
+        "keys/edit",
+        "keys/issue",
+        "keys/revoke",
+        "models/create",
+        "models/edit",
+        "models/prices/add",
+        "models/prices/remove",
+        "people/disable",
+        "people/invite",
+        "people/link",
+        "tenants/create",
+        "tenants/edit",
+        "tenants/suspend",
+        "upstreams/create",
+        "upstreams/edit",
+    ] {
+        assert!(
+            forms.contains_key(&format!("/console/{action}")),
+            "nothing sends {action}"
+        );
+    }
+    let notes = async || {
+        let count: i64 = sqlx::query_scalar("select count(*) from audit_log")
+            .fetch_one(&mut tollgate.sql().await)
+            .await
+            .expect("a count");
+        count
+    };
+    let before = notes().await;
+    for form in forms.into_values().map(Form::fill_required) {
+        let answer = auditor.browser.post_form(&form.action, &form.data()).await;
+        assert_eq!(answer.status, 403, "{}", form.action);
+    }
+    assert_eq!(notes().await, before, "something was done");
+    for page in walk(&mut auditor).await.iter().filter(|page| page.is_html()) {
+        let writes: BTreeSet<_> = page.writes().into_iter().collect();
+        assert_eq!(
+            writes,
+            BTreeSet::from(["/console/sign-out".to_owned()]),
+            "{}",
+            page.address
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_people_write_is_shown_and_not_run() {
+    let tollgate = Tollgate::start().await;
+    let name = "<script>alert(1)</script>\"><img src=x>";
+    let tenant = tollgate.tenant(name, NodeLimits::default()).await;
+    let key = tollgate.issue(tenant).await.text.reveal().to_owned();
+    tollgate.in_force().await;
+    let mut body = chat_body("Hello.");
+    body["user"] = serde_json::json!("</td><script>alert(2)</script>");
+    let answer = tollgate.browser().post_json("/v1/chat/completions", &key, &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    tollgate.shipped().await;
+    let mut operator = Window::operator(&tollgate).await;
+    assert_eq!(operator.visit(&format!("/tenants/{tenant}")).await.heading(), name);
+    for page in walk(&mut operator).await.iter().filter(|page| page.is_html()) {
+        assert!(page.texts("img").is_empty(), "{}", page.address);
+        assert!(
+            !page.texts("script").iter().any(|script| script.contains("alert")),
+            "{}",
+            page.address
+        );
+    }
+    let report = operator.visit("/reports?by=user").await.table(&["User", "Requests"]);
+    assert_eq!(report.column("User"), ["</td><script>alert(2)</script>"]);
+}
+
+#[tokio::test]
+async fn a_form_larger_than_any_of_ours_is_refused_with_a_page() {
+    let tollgate = empty().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let form = operator.visit("/tenants/new").await.form("/console/tenants/create");
+    let page = operator.send(&form.fill("name", &"x".repeat(64 * 1024))).await;
+    assert_eq!(
+        (page.status.as_u16(), page.heading().as_str()),
+        (413, "That was too much at once")
+    );
+}
+
+#[tokio::test]
+async fn a_revoked_key_stays_in_sight_and_a_closed_account_is_out_at_once() {
+    let (tollgate, key) = used().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let keys = operator.visit("/keys").await.table(&["Name", "State"]);
+    let revoke = operator.visit(&keys.links[0]).await.link("Revoke");
+    let form = operator.visit(&revoke).await.form("/console/keys/revoke");
+    let page = operator.send(&form).await;
+    assert_eq!(
+        (page.notices(), page.fact("State").as_str()),
+        (vec!["Revoked.".to_owned()], "revoked")
+    );
+    tollgate.in_force().await;
+    let refused = tollgate.chat(&key, "Hello.").await;
+    assert_eq!((refused.status.as_u16(), refused.code().as_str()), (403, "key_revoked"));
+    assert_eq!(operator.visit("/keys").await.find_table(&["Name", "State"]), None);
+    let all = operator.visit("/keys?revoked=on").await.table(&["Name", "State"]);
+    assert_eq!(all.column("State"), ["revoked"]);
+
+    let mut auditor = Window::person(&tollgate, Role::Auditor, None).await;
+    let page = operator.visit("/people").await;
+    let form = page.form("/console/people/disable");
+    operator.send(&form).await;
+    assert_eq!(auditor.visit("/").await.path(), "/sign-in");
+    let page = auditor.sign_in("auditor@example.com", PASSWORD).await;
+    assert_eq!(page.path(), "/sign-in");
+}
