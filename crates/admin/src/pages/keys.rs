@@ -75,7 +75,7 @@ pub fn list() -> AnyView {
                     words("Models"),
                     words("Expires"),
                 ],
-                keys.iter().map(|key| row(key, &visit.format, now)).collect(),
+                keys.iter().map(|key| row(key, visitor, &visit.format, now)).collect(),
             )
         };
         let content = view! {
@@ -177,9 +177,15 @@ async fn filters(visit: &Visit, visitor: &Visitor, wanted: &Wanted) -> Result<An
     .into_any())
 }
 
-fn row(key: &KeyRow, format: &Format, now: chrono::DateTime<chrono::Utc>) -> AnyView {
+fn row(key: &KeyRow, visitor: &Visitor, format: &Format, now: chrono::DateTime<chrono::Utc>) -> AnyView {
     let href = format!("/keys/{}", key.id);
-    let tenant = format!("/tenants/{}", key.tenant_id);
+    let name = key.tenant_name.clone();
+    // Members may not open the tenant's page.
+    let tenant = if visitor.is_member() {
+        name.into_any()
+    } else {
+        view! { <a href=format!("/tenants/{}", key.tenant_id)>{name}</a> }.into_any()
+    };
     view! {
         <tr>
             <th scope="row">
@@ -189,9 +195,7 @@ fn row(key: &KeyRow, format: &Format, now: chrono::DateTime<chrono::Utc>) -> Any
                 <code>{masked(&key.public_id)}</code>
             </td>
             <td>{state(key, now)}</td>
-            <td>
-                <a href=tenant>{key.tenant_name.clone()}</a>
-            </td>
+            <td>{tenant}</td>
             <td>{owner(key)}</td>
             <td>{key.priority.as_str()}</td>
             <td>{models(key)}</td>

@@ -102,7 +102,7 @@ fn told(error: &SignInError) -> String {
         SignInError::Throttled { retry_after_seconds } => format!(
             "Too many failed sign-ins. Try again in {}.",
             format::counted(
-                u64::try_from(retry_after_seconds.div_euclid(60) + 1).unwrap_or(1),
+                u64::try_from((retry_after_seconds + 59) / 60).unwrap_or(1),
                 "minute",
                 "minutes"
             )
