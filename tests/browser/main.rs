@@ -1,1 +1,4 @@
-//! placeholder
+//! The console in a real Chromium. `cargo xtask test` builds what the browser loads and installs Chromium with its driver.
+
+mod chromium;
+mod main_job;
