@@ -35,6 +35,7 @@ use limits::{Admission, Denial, Hold, Limits, Now};
 use store::Store;
 use store::random::{self, Random};
 use store::sealing::{Purpose, SecretKey};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use kept_policy::KEPT_POLICY_FILE;
@@ -90,6 +91,8 @@ pub struct Gateway {
     pub(crate) estimates: Estimates,
     pub(crate) rejections: Rejections,
     pub(crate) tasks: TaskTracker,
+    /// Cancelled when the grace of a stop is over: answers still under way end at once, as the gateway's own error.
+    pub(crate) ending: CancellationToken,
     pub(crate) flights: Flights,
     started_at: DateTime<Utc>,
     random: Arc<dyn Random>,
@@ -152,6 +155,7 @@ impl Gateway {
             estimates: Estimates::default(),
             rejections: Rejections::default(),
             tasks: TaskTracker::new(),
+            ending: CancellationToken::new(),
             flights: Flights::default(),
             random: parts.random,
             after_admission: parts.after_admission,
@@ -163,6 +167,11 @@ impl Gateway {
         self.tasks.close();
         self.tasks.wait().await;
         self.book_folded();
+    }
+
+    /// Ends every answer still under way: for when the grace of a stop is over.
+    pub fn end_answers(&self) {
+        self.ending.cancel();
     }
 
     /// Books what was folded so far, without waiting for its minute to end.
