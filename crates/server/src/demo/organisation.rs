@@ -173,7 +173,8 @@ pub(super) async fn point_upstream_at(control: &Control, url: &str, now: DateTim
     let upstreams = control.upstreams(&actor).await?;
     // Whoever deleted or renamed it wanted that.
     if let Some(row) = upstreams.iter().find(|row| row.name == UPSTREAM && row.base_url != url) {
-        let draft = upstream_draft(url, CredentialChange::Keep);
+        // A credential stays with its address, so it is told again with the new one.
+        let draft = upstream_draft(url, CredentialChange::Replace(CREDENTIAL.to_owned()));
         control.edit_upstream(&actor, row.id, row.version, &draft, now).await?;
     }
     Ok(())
