@@ -18,8 +18,11 @@ pub struct AdminState {
     pub site_dir: PathBuf,
     /// Names of those files.
     pub options: LeptosOptions,
-    /// Where people and programs reach the gateway, without a slash at the end; shown in snippets and links.
+    /// Where people reach the console, without a slash at the end; shown in links.
     pub public_address: Arc<str>,
+    /// Where programs reach the proxy, without a slash at the end; shown in snippets. Another than the console's where that
+    /// has an address of its own.
+    pub gateway_address: Arc<str>,
     /// Whether the session's cookie is sent over TLS only: always, unless the console is served on plain loopback http.
     pub has_secure_cookies: bool,
 }

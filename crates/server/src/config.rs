@@ -66,6 +66,9 @@ pub struct ServeArgs {
     /// over TLS. The address it listens on, if absent.
     #[arg(long, env = "TOLLGATE_PUBLIC_URL")]
     pub public_url: Option<url::Url>,
+    /// How programs reach the proxy, such as https://llm.example.com, where it is not the console's address: for snippets.
+    #[arg(long, env = "TOLLGATE_GATEWAY_URL")]
+    pub gateway_url: Option<url::Url>,
     /// 32 bytes in base64 or hex that seal provider credentials. Generated into the data directory if absent; every
     /// gateway of one database needs the same.
     #[arg(long, env = "TOLLGATE_SECRET_KEY", hide_env_values = true)]

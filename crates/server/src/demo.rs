@@ -81,6 +81,7 @@ pub async fn demo(args: DemoArgs) -> anyhow::Result<()> {
         listen: args.listen,
         admin_listen: None,
         public_url: None,
+        gateway_url: None,
         database_url: Some(postgres.url().to_owned()),
         secret_key: data_dir.secret_key(None)?,
         time_zone: Some(TIME_ZONE),

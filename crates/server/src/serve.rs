@@ -22,6 +22,7 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         listen: args.listen,
         admin_listen: args.admin_listen,
         public_url: args.public_url,
+        gateway_url: args.gateway_url,
         database_url: args.database.database_url,
         secret_key: data_dir.secret_key(args.secret_key.as_deref())?,
         time_zone: args.time_zone,

@@ -49,6 +49,8 @@ pub struct Settings {
     pub admin_listen: Option<SocketAddr>,
     /// How people reach the console; the address it listens on, if absent.
     pub public_url: Option<url::Url>,
+    /// How programs reach the proxy; as the console where both share an address, else the one it listens on, if absent.
+    pub gateway_url: Option<url::Url>,
     /// The data directory.
     pub data_dir: DataDir,
     /// Postgres; a private one under the data directory, if absent.
@@ -205,6 +207,11 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         .public_url
         .map_or_else(|| format!("http://{admin_address}"), |url| url.to_string());
     let public_url = public_url.trim_end_matches('/').to_owned();
+    let gateway_url = match settings.gateway_url {
+        Some(url) => url.as_str().trim_end_matches('/').to_owned(),
+        None if address == admin_address => public_url.clone(),
+        None => format!("http://{address}"),
+    };
     let console = admin::router(
         AdminState {
             control: Arc::clone(&control),
@@ -212,6 +219,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
             site_dir: settings.site_dir,
             options: AdminState::site_options(),
             public_address: public_url.as_str().into(),
+            gateway_address: gateway_url.as_str().into(),
             has_secure_cookies: public_url.starts_with("https://"),
         },
         Sessions::new(store.clone(), SecretKey::clone(&secret_key), Arc::clone(&random)),

@@ -313,6 +313,7 @@ fn settings(
         listen: "127.0.0.1:0".parse().expect("an address"),
         admin_listen: None,
         public_url: None,
+        gateway_url: None,
         data_dir: DataDir::open(data_dir.path()).expect("a data directory"),
         database_url: Some(match wire {
             None => database.url().to_owned(),

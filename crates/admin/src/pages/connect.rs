@@ -58,7 +58,7 @@ pub fn view() -> AnyView {
                 rows,
             )
         };
-        let address = format!("{}/v1", visit.state.public_address);
+        let address = format!("{}/v1", visit.state.gateway_address);
         let content = view! {
             {shell::page_head("How to connect", "Any program that speaks the OpenAI API works: give it this address and a key.", ().into_any())}
             <section class="card">
@@ -71,7 +71,7 @@ pub fn view() -> AnyView {
             </section>
             <section class="card">
                 <h2>"Examples"</h2>
-                {snippets(&visit.state.public_address, KEY_PLACEHOLDER, first.as_deref())}
+                {snippets(&visit.state.gateway_address, KEY_PLACEHOLDER, first.as_deref())}
             </section>
             <section class="card">
                 <h2>"Models"</h2>
@@ -83,16 +83,16 @@ pub fn view() -> AnyView {
 }
 
 /// The same request with curl and in Python.
-pub fn snippets(public_address: &str, key: &str, model: Option<&str>) -> AnyView {
+pub fn snippets(gateway_address: &str, key: &str, model: Option<&str>) -> AnyView {
     let model = serde_json::Value::from(model.unwrap_or(MODEL_PLACEHOLDER)).to_string();
     let body = format!("{{\"model\": {model}, \"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}");
     let curl = format!(
-        "curl {public_address}/v1/chat/completions \\\n  -H \"Authorization: Bearer {key}\" \\\n  \
+        "curl {gateway_address}/v1/chat/completions \\\n  -H \"Authorization: Bearer {key}\" \\\n  \
          -H \"Content-Type: application/json\" \\\n  -d '{}'",
         body.replace('\'', "'\\''")
     );
     let python = format!(
-        "from openai import OpenAI\n\nclient = OpenAI(\n    base_url=\"{public_address}/v1\",\n    api_key=\"{key}\",\n)\n\
+        "from openai import OpenAI\n\nclient = OpenAI(\n    base_url=\"{gateway_address}/v1\",\n    api_key=\"{key}\",\n)\n\
          answer = client.chat.completions.create(\n    model={model},\n    \
          messages=[{{\"role\": \"user\", \"content\": \"Hello\"}}],\n)\nprint(answer.choices[0].message.content)",
     );

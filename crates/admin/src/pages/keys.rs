@@ -462,7 +462,7 @@ pub fn issued() -> AnyView {
             </section>
             <section class="card">
                 <h2>"Try it"</h2>
-                {snippets(&visit.state.public_address, &secret.text, model.as_deref())}
+                {snippets(&visit.state.gateway_address, &secret.text, model.as_deref())}
             </section>
         };
         Ok(Page::new("Key issued", content.into_any()))

@@ -56,7 +56,8 @@ pub fn view() -> AnyView {
             <section class="card">
                 <h2>"Settings"</h2>
                 {facts(vec![
-                    ("Public address", view! { <code>{visit.state.public_address.to_string()}</code> }.into_any()),
+                    ("Console", view! { <code>{visit.state.public_address.to_string()}</code> }.into_any()),
+                    ("Gateway", view! { <code>{visit.state.gateway_address.to_string()}</code> }.into_any()),
                     ("Billing currency", settings.currency.clone().into_any()),
                     ("Billing time zone", format!("{} (now {})", settings.time_zone, visit.format.time(visit.now())).into_any()),
                     ("Models without a price", unpriced.into_any()),
