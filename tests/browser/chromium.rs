@@ -10,7 +10,6 @@ use fantoccini::{Client, ClientBuilder, Locator};
 use http::Method;
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Map, Value, json};
-use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
@@ -19,6 +18,10 @@ use url::{ParseError, Url};
 /// Names by which Chromium is known.
 const CHROMIUM: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const DRIVER: &str = "chromedriver";
+/// Rooms of the browser's directory.
+const PROFILE: &str = "profile";
+const DOWNLOADS: &str = "downloads";
+const TEMPORARY: &str = "tmp";
 /// What a test waits for something that must happen, at most; a busy machine starts a browser slowly.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it looks.
@@ -35,6 +38,21 @@ const FLAGS: [&str; 9] = [
     "--disable-component-update",
     "--disable-sync",
 ];
+/// Runs the driver `$1` until its standard input closes, which the end of this process does, however it ends; then ends
+/// the driver and the browser, which are all in its process group, and removes their directory `$2`.
+const WATCH: &str = r#"
+"$1" --port=0 &
+read -r _
+trap '' TERM
+kill -TERM 0
+wait
+tries=100
+while [ "$tries" -gt 0 ] && ! rm -rf "$2" 2>/dev/null; do
+    sleep 0.1
+    tries=$((tries - 1))
+done
+kill -KILL 0
+"#;
 /// The content setting that blocks.
 const BLOCKED: u8 = 2;
 
@@ -51,29 +69,26 @@ pub(crate) enum Scripts {
 #[derive(Debug)]
 pub(crate) struct Chromium {
     client: Client,
-    driver: Child,
+    watch: Child,
     base: String,
-    downloads: TempDir,
-    profile: TempDir,
+    downloads: PathBuf,
 }
 
 impl Chromium {
     /// Starts one for the site at `base`.
     pub(crate) async fn start(base: &str, scripts: Scripts) -> Self {
-        let (driver, address) = start_driver().await;
-        let profile = tempfile::tempdir().expect("a directory");
-        let downloads = tempfile::tempdir().expect("a directory");
+        let room = room();
+        let (watch, address) = start_driver(&room).await;
         let client = ClientBuilder::new(HttpConnector::new())
-            .capabilities(capabilities(profile.path(), scripts))
+            .capabilities(capabilities(&room.join(PROFILE), scripts))
             .connect(&address)
             .await
             .expect("Chromium starts");
         let chromium = Self {
             client,
-            driver,
+            watch,
             base: base.to_owned(),
-            downloads,
-            profile,
+            downloads: room.join(DOWNLOADS),
         };
         chromium
             .devtools(
@@ -84,7 +99,7 @@ impl Chromium {
         chromium
             .devtools(
                 "Browser.setDownloadBehavior",
-                json!({ "behavior": "allow", "downloadPath": chromium.downloads.path() }),
+                json!({ "behavior": "allow", "downloadPath": chromium.downloads }),
             )
             .await;
         assert_eq!(chromium.runs_scripts().await, scripts == Scripts::On);
@@ -195,7 +210,7 @@ impl Chromium {
     pub(crate) async fn downloaded(&self) -> (String, Vec<u8>) {
         let started = Instant::now();
         loop {
-            let entries = std::fs::read_dir(self.downloads.path()).expect("the directory");
+            let entries = std::fs::read_dir(&self.downloads).expect("the directory");
             let files = entries.map(|entry| entry.expect("an entry").path());
             // What is under way has another name.
             let is_whole = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "csv");
@@ -213,12 +228,13 @@ impl Chromium {
         self.client.source().await.expect("the source")
     }
 
-    /// Ends the browser in good order.
+    /// Ends the browser in good order, if it has nothing to complain about.
     pub(crate) async fn end(mut self) {
+        self.assert_quiet().await;
         self.client.close().await.expect("the window closes");
-        self.driver.kill().await.expect("the driver ends");
-        // What still lies in the directory of a browser that just ended may be in use for a moment longer.
-        let _ = self.profile.close();
+        drop(self.watch.stdin.take());
+        let ended = timeout(PATIENCE, self.watch.wait()).await;
+        ended.expect("the browser ends").expect("an ending");
     }
 
     async fn text(&self) -> String {
@@ -308,19 +324,31 @@ fn capabilities(profile: &Path, scripts: Scripts) -> Map<String, Value> {
     }
 }
 
-/// Starts the driver on a port that it chooses; gives its address.
-async fn start_driver() -> (Child, String) {
+/// A directory for all that driver and browser write; the watch removes it.
+fn room() -> PathBuf {
+    let room = tempfile::Builder::new().prefix("tollgate-chromium-").tempdir();
+    let room = room.expect("a directory").keep();
+    for folder in [PROFILE, DOWNLOADS, TEMPORARY] {
+        std::fs::create_dir(room.join(folder)).expect("a directory");
+    }
+    room
+}
+
+/// Starts the driver on a port that it chooses; gives its watch and its address.
+async fn start_driver(room: &Path) -> (Child, String) {
     let program =
         find_on_path(DRIVER).expect("no chromedriver is installed; run `cargo xtask test`, which installs it");
-    let mut driver = Command::new(program)
-        .arg("--port=0")
-        .stdin(Stdio::null())
+    let mut watch = Command::new("sh")
+        .args(["-c", WATCH, "watch"])
+        .args([program.as_path(), room])
+        .env("TMPDIR", room.join(TEMPORARY))
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .kill_on_drop(true)
+        .process_group(0)
         .spawn()
         .expect("chromedriver starts");
-    let mut lines = BufReader::new(driver.stdout.take().expect("its output was asked for")).lines();
+    let mut lines = BufReader::new(watch.stdout.take().expect("its output was asked for")).lines();
     let port = timeout(PATIENCE, async {
         while let Some(line) = lines.next_line().await.expect("its output") {
             let port = line.split_once("successfully on port ").map(|(_, port)| port);
@@ -333,7 +361,7 @@ async fn start_driver() -> (Child, String) {
     let port = port.await.expect("chromedriver says its port");
     // It goes on talking, and must not wait for a reader.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    (driver, format!("http://127.0.0.1:{port}"))
+    (watch, format!("http://127.0.0.1:{port}"))
 }
 
 fn find_on_path(name: &str) -> Option<PathBuf> {
