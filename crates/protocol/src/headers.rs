@@ -30,11 +30,11 @@ pub const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// What a caller may say to a provider. A list of what is allowed, because nobody can list what companies put into the
 /// headers of their own networks, secrets included.
-const UPSTREAM_ALLOWED: [&str; 10] = [
+///
+/// `idempotency-key` is not among them: keys of different tenants would meet under the one account.
+const UPSTREAM_ALLOWED: [&str; 8] = [
     "accept",
-    "content-type",
     "user-agent",
-    "idempotency-key",
     "openai-beta",
     "anthropic-beta",
     "anthropic-version",
@@ -82,9 +82,10 @@ const RESPONSE_DROPPED_PREFIXES: [&str; 6] = [
 ];
 
 /// The headers of the request to the upstream, but for `Host`, `Authorization` and `Content-Length`, which are set by
-/// who sends it. Answers are asked for uncompressed, because their usage is read as they pass.
+/// who sends it. The body has been read as JSON and is sent as that, whatever the caller called it. Answers are asked for
+/// uncompressed, because their usage is read as they pass.
 pub fn upstream_request_headers(caller: &HeaderMap) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(UPSTREAM_ALLOWED.len() + 1);
+    let mut headers = HeaderMap::with_capacity(UPSTREAM_ALLOWED.len() + 2);
     for name in UPSTREAM_ALLOWED {
         if !is_named_in_connection(caller, name) {
             for value in caller.get_all(name) {
@@ -92,6 +93,7 @@ pub fn upstream_request_headers(caller: &HeaderMap) -> HeaderMap {
             }
         }
     }
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers
 }
@@ -196,8 +198,10 @@ pub enum HeaderError {
     /// None of the four.
     #[error("The header X-Tollgate-Priority is one of low, default, high, critical.")]
     Priority,
-    /// Empty, too long, or no text.
-    #[error("The header X-Tollgate-User is a name of 1 to {USER_ID_CHARS_MAX} characters.")]
+    /// Empty, too long, no text, or with control characters.
+    #[error(
+        "The header X-Tollgate-User is a name of 1 to {USER_ID_CHARS_MAX} characters, none of them a control character."
+    )]
     User,
 }
 
@@ -246,13 +250,13 @@ pub fn priority(headers: &HeaderMap) -> Result<Option<Priority>, HeaderError> {
 /// Whom the request is for, according to the header.
 ///
 /// # Errors
-/// When the name is empty, too long or no text.
+/// When the name is empty, too long, no text, or has control characters.
 pub fn user(headers: &HeaderMap) -> Result<Option<&str>, HeaderError> {
     headers
         .get(X_TOLLGATE_USER)
         .map(|value| {
             let user = utf8(value).map(str::trim).ok_or(HeaderError::User)?;
-            let fits = (1..=USER_ID_CHARS_MAX).contains(&user.chars().count());
+            let fits = (1..=USER_ID_CHARS_MAX).contains(&user.chars().count()) && !user.contains(char::is_control);
             if fits { Ok(user) } else { Err(HeaderError::User) }
         })
         .transpose()
