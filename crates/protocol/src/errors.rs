@@ -1,6 +1,7 @@
 //! Error bodies in OpenAI's shape: written for callers, read from upstreams.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use domain::refusals::RefusalCode;
@@ -165,6 +166,20 @@ impl UpstreamError {
         }
     }
 
+    /// The same without our credential and account: see [`redacted`].
+    #[must_use]
+    pub fn without_secrets(mut self, credential: Option<&str>) -> Self {
+        for text in [&mut self.message, &mut self.kind, &mut self.code, &mut self.param]
+            .into_iter()
+            .flatten()
+        {
+            if let Cow::Owned(shown) = redacted(text, credential) {
+                *text = shown;
+            }
+        }
+        self
+    }
+
     /// Whether the upstream does not know `stream_options`, so that it should be asked without.
     pub fn is_about_stream_options(&self) -> bool {
         [&self.param, &self.message]
@@ -172,6 +187,56 @@ impl UpstreamError {
             .flatten()
             .any(|text| text.contains("stream_options") || text.contains("include_usage"))
     }
+}
+
+/// The shortest piece of a credential that is recognised, in characters.
+pub const SECRET_PIECE_CHARS_MIN: usize = 8;
+/// A credential below this is a placeholder and no secret, in bytes.
+const SECRET_BYTES_MIN: usize = 4;
+/// What stands in the place of what was taken out.
+const REDACTED: &str = "[redacted]";
+/// How names of our account at a provider begin. What follows is long; ordinary words with such a beginning are not.
+const ACCOUNT_PREFIXES: [&str; 4] = ["org-", "proj_", "proj-", "sk-"];
+const ACCOUNT_NAME_CHARS_MIN: usize = 8;
+
+/// `text` without our credential, any piece of it of [`SECRET_PIECE_CHARS_MIN`] characters or more, and names of our
+/// account at the provider: what providers like to quote in messages that a caller will read.
+pub fn redacted<'a>(text: &'a str, credential: Option<&str>) -> Cow<'a, str> {
+    let chars: Vec<(usize, char)> = text.char_indices().collect();
+    let mut is_secret = vec![false; chars.len()];
+    if let Some(credential) = credential.filter(|credential| credential.len() >= SECRET_BYTES_MIN) {
+        let secret: Vec<char> = credential.chars().collect();
+        let length = SECRET_PIECE_CHARS_MIN.min(secret.len());
+        let pieces: HashSet<&[char]> = secret.windows(length).collect();
+        let plain: Vec<char> = chars.iter().map(|(_, char)| *char).collect();
+        for (start, piece) in plain.windows(length).enumerate() {
+            if pieces.contains(piece) {
+                is_secret[start..start + length].fill(true);
+            }
+        }
+    }
+    let is_name = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
+    for (index, (start, _)) in chars.iter().enumerate() {
+        let begins = index == 0 || !is_name(chars[index - 1].1);
+        if begins && ACCOUNT_PREFIXES.iter().any(|prefix| text[*start..].starts_with(prefix)) {
+            let length = chars[index..].iter().take_while(|(_, char)| is_name(*char)).count();
+            if length >= "sk-".len() + ACCOUNT_NAME_CHARS_MIN {
+                is_secret[index..index + length].fill(true);
+            }
+        }
+    }
+    if !is_secret.contains(&true) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for (index, (_, char)) in chars.iter().enumerate() {
+        if !is_secret[index] {
+            shown.push(*char);
+        } else if index == 0 || !is_secret[index - 1] {
+            shown.push_str(REDACTED);
+        }
+    }
+    Cow::Owned(shown)
 }
 
 fn cut(text: &str, chars_max: usize) -> Option<String> {

@@ -4,7 +4,9 @@ use domain::refusals::RefusalCode;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{ErrorBody, UPSTREAM_ERROR_BYTES_MAX, UPSTREAM_MESSAGE_CHARS_MAX, UpstreamError};
+use super::{
+    ErrorBody, SECRET_PIECE_CHARS_MIN, UPSTREAM_ERROR_BYTES_MAX, UPSTREAM_MESSAGE_CHARS_MAX, UpstreamError, redacted,
+};
 
 fn read(body: &Value) -> UpstreamError {
     UpstreamError::read(body.to_string().as_bytes())
@@ -92,6 +94,36 @@ fn what_an_upstream_says_is_bounded() {
 }
 
 #[test]
+fn what_is_secret_of_ours_is_taken_out_of_what_an_upstream_says() {
+    let secret = Some("key-9f8e7d6c5b4a3210");
+    for (said, shown) in [
+        ("no room", "no room"),
+        ("wrong: key-9f8e7d6c5b4a3210.", "wrong: [redacted]."),
+        ("key-9f8e...3210 is wrong", "[redacted]...3210 is wrong"),
+        ("ends in 5b4a3210", "ends in [redacted]"),
+        ("key-9f8 and a3210", "key-9f8 and a3210"),
+        ("für org-AbC123dEf456 gilt", "für [redacted] gilt"),
+        ("in proj_AbC123dEf456", "in [redacted]"),
+        (
+            "Incorrect API key: sk-proj-****abcd1234",
+            "Incorrect API key: sk-proj-****abcd1234",
+        ),
+        ("Incorrect API key: sk-proj-abcd1234", "Incorrect API key: [redacted]"),
+        ("the org-chart", "the org-chart"),
+    ] {
+        assert_eq!(redacted(said, secret), shown);
+    }
+    assert_eq!(redacted("a b c", Some("b")), "a b c", "a placeholder is no secret");
+    let error =
+        read(&json!({ "error": { "message": "key-9f8e7d6c5b4a3210", "code": "key-9f8e7d6c5b4a3210", "param": "n" } }))
+            .without_secrets(secret);
+    assert_eq!(
+        (error.message.as_deref(), error.code.as_deref(), error.param.as_deref()),
+        (Some("[redacted]"), Some("[redacted]"), Some("n"))
+    );
+}
+
+#[test]
 fn an_upstream_that_does_not_know_the_usage_option_is_recognised() {
     for known in [
         "Unrecognized request argument supplied: stream_options",
@@ -118,6 +150,19 @@ fn an_upstreams_failure_is_told_in_its_own_words_or_in_ours() {
 }
 
 proptest! {
+    #[test]
+    fn no_piece_of_a_credential_is_shown(secret in "[a-c]{8,12}", said in "[a-c ]{0,40}") {
+        let shown = redacted(&said, Some(&secret)).into_owned();
+        for start in 0..=secret.len() - SECRET_PIECE_CHARS_MIN {
+            prop_assert!(!shown.contains(&secret[start..start + SECRET_PIECE_CHARS_MIN]), "{}", shown);
+        }
+    }
+
+    #[test]
+    fn any_text_can_be_redacted(said in any::<String>(), secret in any::<String>()) {
+        let _ = redacted(&said, Some(&secret));
+    }
+
     #[test]
     fn any_bytes_can_be_read(body in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = UpstreamError::read(&body);
