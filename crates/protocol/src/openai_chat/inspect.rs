@@ -61,6 +61,17 @@ pub enum InspectError {
     /// A field is spelt with other letters than it should be, which some providers accept and others do not.
     #[error("A field is spelt almost like `{0}`. Use exactly this spelling, or leave the field out.")]
     AlmostSpelt(&'static str),
+    /// A field changes what the provider bills, past every price and limit kept here.
+    #[error("The field `{field}` is not passed on, because it changes what the provider bills: {remedy}.")]
+    Refused {
+        /// Which.
+        field: &'static str,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+    /// A name holds characters that no log, table or database can show.
+    #[error("The field `{0}` must not contain control characters.")]
+    ControlCharacter(&'static str),
     /// A text is too long, or a list has too many entries.
     #[error("The field `{field}` is too long: at most {max} {unit} are allowed.")]
     TooLong {
@@ -77,8 +88,11 @@ impl InspectError {
     /// The field at fault, for the `param` of an error body.
     pub fn param(&self) -> Option<&'static str> {
         match self {
-            Self::Missing(field) | Self::Duplicate(field) | Self::AlmostSpelt(field) => Some(field),
-            Self::WrongType { field, .. } | Self::TooLong { field, .. } => Some(field),
+            Self::Missing(field)
+            | Self::Duplicate(field)
+            | Self::AlmostSpelt(field)
+            | Self::ControlCharacter(field) => Some(field),
+            Self::WrongType { field, .. } | Self::TooLong { field, .. } | Self::Refused { field, .. } => Some(field),
             Self::NotUtf8 | Self::Syntax { .. } | Self::NotAnObject => None,
         }
     }
@@ -92,8 +106,8 @@ pub struct ChatRequest {
     model: String,
     is_streamed: bool,
     includes_usage: bool,
-    max_tokens: Option<u64>,
-    max_completion_tokens: Option<u64>,
+    pub(super) max_tokens: Option<u64>,
+    pub(super) max_completion_tokens: Option<u64>,
     choices: u32,
     user: Option<String>,
     metadata_user_id: Option<String>,
@@ -111,6 +125,8 @@ pub(super) struct Places {
     pub(super) model: Range<usize>,
     /// The value of `stream_options`.
     pub(super) stream_options: Option<StreamOptions>,
+    /// The value of `max_tokens`, also when it is null.
+    pub(super) max_tokens: Option<Range<usize>>,
     /// The value of `max_completion_tokens`, also when it is null.
     pub(super) max_completion_tokens: Option<Range<usize>>,
 }
@@ -281,7 +297,7 @@ struct Fields {
 }
 
 /// The top-level fields that are read, each at most once.
-const READ: [&str; 13] = [
+const READ: [&str; 23] = [
     "model",
     "messages",
     "stream",
@@ -295,6 +311,16 @@ const READ: [&str; 13] = [
     "functions",
     "response_format",
     "prediction",
+    "service_tier",
+    "modalities",
+    "audio",
+    "web_search_options",
+    "search_parameters",
+    "plugins",
+    "models",
+    "route",
+    "provider",
+    "fallbacks",
 ];
 
 struct Reading<'a> {
@@ -396,7 +422,10 @@ impl<'a> Reading<'a> {
             }
             "stream" => self.fields.is_streamed = boolean(name, text)?.unwrap_or(false),
             "stream_options" => self.stream_options(text)?,
-            "max_tokens" => self.fields.max_tokens = count(name, text)?,
+            "max_tokens" => {
+                self.places.max_tokens = Some(self.range(text));
+                self.fields.max_tokens = count(name, text)?;
+            }
             "max_completion_tokens" => {
                 self.places.max_completion_tokens = Some(self.range(text));
                 self.fields.max_completion_tokens = count(name, text)?;
@@ -412,7 +441,7 @@ impl<'a> Reading<'a> {
             "functions" => each(name, raw, &mut |element| self.push(PartKind::Definition, element.get()))?,
             "response_format" if text.starts_with('{') => self.push(PartKind::Definition, text)?,
             "prediction" if text.starts_with('{') => self.prediction(text)?,
-            _ => {}
+            _ => refuse_billed(name, text)?,
         }
         Ok(())
     }
@@ -605,6 +634,30 @@ struct Call<'a> {
     input: Option<&'a RawValue>,
 }
 
+/// Refuses what would make the provider bill something else than the model that was asked for, at the rates known here:
+/// other tiers, other models, output that is no text, searches. None of them has a price, so none can be held or charged.
+fn refuse_billed(field: &'static str, text: &str) -> Result<(), InspectError> {
+    let (is_harmless, remedy) = match field {
+        "service_tier" => (
+            matches!(string(field, text)?.as_deref(), None | Some("auto" | "default")),
+            "use `auto` or `default`, or leave it out",
+        ),
+        "modalities" => (
+            serde_json::from_str::<Option<Vec<String>>>(text)
+                .is_ok_and(|kinds| kinds.unwrap_or_default().iter().all(|kind| kind == "text")),
+            "only `text` is served",
+        ),
+        "models" | "route" | "provider" | "fallbacks" => (text == "null", "routes are configured in the gateway"),
+        "audio" | "web_search_options" | "search_parameters" | "plugins" => (text == "null", "leave it out"),
+        _ => (true, ""),
+    };
+    if is_harmless {
+        Ok(())
+    } else {
+        Err(InspectError::Refused { field, remedy })
+    }
+}
+
 const WRONG_N: InspectError = InspectError::WrongType {
     field: "n",
     expected: "a whole number from 1 to 128",
@@ -644,7 +697,11 @@ fn user(field: &'static str, text: &str) -> Result<Option<String>, InspectError>
             unit: "bytes",
         });
     }
-    Ok(string(field, text)?.filter(|user| !user.is_empty()))
+    let user = string(field, text)?.filter(|user| !user.is_empty());
+    if user.as_ref().is_some_and(|user| user.contains(char::is_control)) {
+        return Err(InspectError::ControlCharacter(field));
+    }
+    Ok(user)
 }
 
 fn boolean(field: &'static str, text: &str) -> Result<Option<bool>, InspectError> {

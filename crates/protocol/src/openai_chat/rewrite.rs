@@ -14,7 +14,8 @@ pub struct Rewrite<'a> {
     /// Whether a stream shall end with its usage although the caller did not ask. Nothing changes for a request that
     /// asked itself, or that wants no stream.
     pub asks_for_usage: bool,
-    /// The output cap to state, per choice, if the request states none. A stated cap stays as it is.
+    /// The output cap to hold the provider to, per choice: stated if the request states none, and put in the place of
+    /// every higher one. A lower one stays as it is.
     pub output_cap_tokens: Option<u64>,
 }
 
@@ -45,11 +46,24 @@ impl ChatRequest {
                 }
             }
         }
-        if let (Some(cap), None) = (rewrite.output_cap_tokens, self.output_cap_tokens()) {
-            match &places.max_completion_tokens {
+        match (rewrite.output_cap_tokens, self.output_cap_tokens()) {
+            (Some(cap), None) => match &places.max_completion_tokens {
                 Some(null) => edits.push((null.clone(), cap.to_string())),
                 None => new_fields.push_str(&format!(r#""max_completion_tokens":{cap},"#)),
+            },
+            (Some(cap), Some(_)) => {
+                // Which of the two fields a provider obeys is not known, so neither may stay above.
+                let stated = [
+                    (self.max_tokens, &places.max_tokens),
+                    (self.max_completion_tokens, &places.max_completion_tokens),
+                ];
+                for (tokens, place) in stated {
+                    if let (Some(_), Some(place)) = (tokens.filter(|tokens| *tokens > cap), place) {
+                        edits.push((place.clone(), cap.to_string()));
+                    }
+                }
             }
+            (None, _) => {}
         }
         if !new_fields.is_empty() {
             edits.push((places.fields_start..places.fields_start, new_fields));

@@ -14,6 +14,10 @@ use serde_json::value::RawValue;
 
 use crate::errors::UpstreamError;
 
+/// The most tokens that a provider is believed to have counted, of any kind. No model reads or writes near so many in one
+/// request; a figure above it is an accident, and counts as not said.
+pub const COUNTED_TOKENS_MAX: u64 = 1 << 40;
+
 /// What the provider said was used. Each figure is the latest it gave, never a sum; absent is not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportedUsage {
@@ -74,6 +78,18 @@ impl ReportedUsage {
         })
     }
 
+    /// Without the figures that cannot be right: no request has an empty prompt, and what was `seen` of the answer was not
+    /// made of nothing.
+    #[must_use]
+    pub fn plausible(self, seen: &OutputSizes) -> Self {
+        let has_output = seen.pieces > 0;
+        Self {
+            prompt_tokens: self.prompt_tokens.filter(|tokens| *tokens > 0),
+            completion_tokens: self.completion_tokens.filter(|tokens| *tokens > 0 || !has_output),
+            ..self
+        }
+    }
+
     /// The usage with what the provider left out taken from an estimate, and where it comes from.
     pub fn or_estimate(&self, input_tokens: u64, output_tokens: u64) -> (TokenUsage, UsageSource) {
         let source = if self.is_complete() {
@@ -86,6 +102,8 @@ impl ReportedUsage {
             completion_tokens: self
                 .completion_tokens
                 .or_else(|| Some(output_tokens.max(self.reasoning_tokens.unwrap_or(0)))),
+            // What a total has beside its parts says something only where the parts are the provider's own.
+            total_tokens: self.total_tokens.filter(|_| self.is_complete()),
             ..*self
         };
         (filled.to_usage().unwrap_or_default(), source)
@@ -154,6 +172,10 @@ pub struct StreamUsage {
     pub reported: ReportedUsage,
     /// What it generated so far.
     pub output: OutputSizes,
+    /// Events that could be read.
+    pub events_read: u64,
+    /// Events that could not: what they carried is not in `output`.
+    pub events_unreadable: u64,
     /// Whether a choice told why it ended.
     pub has_finish_reason: bool,
     /// Whether `[DONE]` was seen.
@@ -178,11 +200,13 @@ impl StreamUsage {
             };
         }
         let Some(chunk) = Chunk::read(data) else {
+            self.events_unreadable = self.events_unreadable.saturating_add(1);
             return Observed {
                 kind: EventKind::Unreadable,
                 null_usage: None,
             };
         };
+        self.events_read = self.events_read.saturating_add(1);
         self.output.content += chunk.output.content;
         self.output.reasoning += chunk.output.reasoning;
         self.output.tool_calls += chunk.output.tool_calls;
@@ -209,6 +233,11 @@ impl StreamUsage {
         }
     }
 
+    /// Whether all of it could be read, so that `output` is all there was.
+    pub fn is_understood(&self) -> bool {
+        self.events_read > 0 && self.events_unreadable == 0
+    }
+
     /// Whether the stream came to its proper end.
     pub fn is_finished(&self) -> bool {
         self.is_done || self.has_finish_reason
@@ -222,6 +251,8 @@ pub struct ChatResponse {
     pub reported: ReportedUsage,
     /// What it generated.
     pub output: OutputSizes,
+    /// The error it is instead of an answer, whatever its status says.
+    pub error: Option<UpstreamError>,
 }
 
 impl ChatResponse {
@@ -232,6 +263,7 @@ impl ChatResponse {
         Self {
             reported: seen.reported,
             output: seen.output,
+            error: seen.error,
         }
     }
 }
@@ -298,7 +330,7 @@ fn read_usage(text: &str) -> ReportedUsage {
     }
 }
 
-/// A number of tokens, however it is written; `None` for what is none.
+/// A number of tokens, however it is written; `None` for what is none, or more than [`COUNTED_TOKENS_MAX`].
 #[derive(Clone, Copy, Default)]
 struct Count(Option<u64>);
 
@@ -310,7 +342,7 @@ impl<'de> Deserialize<'de> for Count {
             // Casting saturates, and a count is never cut down.
             (number.is_finite() && number >= 0.0).then(|| number.ceil() as u64)
         });
-        Ok(Self(count))
+        Ok(Self(count.filter(|count| *count <= COUNTED_TOKENS_MAX)))
     }
 }
 

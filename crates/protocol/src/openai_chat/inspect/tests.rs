@@ -145,6 +145,56 @@ fn what_is_wrong_is_said_with_the_field() {
 }
 
 #[test]
+fn what_would_be_billed_by_other_prices_is_refused_with_the_field() {
+    for (fields, param) in [
+        (r#""service_tier":"priority""#, "service_tier"),
+        (r#""service_tier":"flex""#, "service_tier"),
+        (r#""service_tier":7"#, "service_tier"),
+        (r#""modalities":["text","audio"]"#, "modalities"),
+        (r#""modalities":"audio""#, "modalities"),
+        (r#""audio":{"voice":"alloy","format":"wav"}"#, "audio"),
+        (r#""web_search_options":{}"#, "web_search_options"),
+        (r#""search_parameters":{"mode":"on"}"#, "search_parameters"),
+        (r#""plugins":[{"id":"web"}]"#, "plugins"),
+        (r#""models":["a","b"]"#, "models"),
+        (r#""route":"fallback""#, "route"),
+        (r#""provider":{"order":["x"]}"#, "provider"),
+        (r#""fallbacks":[]"#, "fallbacks"),
+        (r#""Service_Tier":"priority""#, "service_tier"),
+        (r#""service_tier":"auto","service_tier":"priority""#, "service_tier"),
+    ] {
+        let error = inspect(&with(fields)).err();
+        assert_eq!(
+            error.as_ref().and_then(InspectError::param),
+            Some(param),
+            "{fields}: {error:?}"
+        );
+    }
+    for fields in [
+        r#""service_tier":"auto""#,
+        r#""service_tier":"default""#,
+        r#""service_tier":null,"modalities":null,"audio":null,"models":null,"web_search_options":null,"provider":null"#,
+        r#""modalities":["text"]"#,
+    ] {
+        assert!(inspect(&with(fields)).is_ok(), "{fields}");
+    }
+}
+
+#[test]
+fn users_with_control_characters_are_refused() {
+    for (fields, param) in [
+        (r#""user":"a\u0000b""#, "user"),
+        (r#""user":"a\nb""#, "user"),
+        (r#""user":"a\u0085b""#, "user"),
+        (r#""metadata":{"user_id":"\u0000"}"#, "metadata.user_id"),
+    ] {
+        let error = inspect(&with(fields)).err();
+        assert_eq!(error.as_ref().and_then(InspectError::param), Some(param), "{fields}");
+    }
+    assert!(inspect(&with(r#""user":"Jürgen 数据 \u200d""#)).is_ok());
+}
+
+#[test]
 fn a_body_that_can_be_read_in_two_ways_is_refused() {
     for (field, param) in [
         (r#""model":"other""#, "model"),

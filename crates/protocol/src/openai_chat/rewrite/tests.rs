@@ -54,6 +54,14 @@ fn only_the_bytes_that_must_change_do() {
             r#"{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage": false },"max_tokens":5}"#,
             r#"{"model":"up\"stream","messages":[],"stream":true,"stream_options":{"include_usage": true },"max_tokens":5}"#,
         ),
+        (
+            r#"{"model":"m","messages":[],"max_tokens": 65 ,"max_completion_tokens":9}"#,
+            r#"{"model":"up\"stream","messages":[],"max_tokens": 64 ,"max_completion_tokens":9}"#,
+        ),
+        (
+            r#"{"model":"m","messages":[],"max_tokens":64,"max_completion_tokens":9000}"#,
+            r#"{"model":"up\"stream","messages":[],"max_tokens":64,"max_completion_tokens":64}"#,
+        ),
     ] {
         assert_eq!(rewrite(body, &ALL), expected, "{body}");
     }
@@ -132,7 +140,7 @@ proptest! {
             Some(json!({"include_usage": true})), Some(json!({"a": {"include_usage": 7}})),
         ]),
         caps in (prop::option::of(1_u64..99), prop::sample::select(vec![None, Some(json!(null)), Some(json!(12))])),
-        (asks_for_usage, output_cap_tokens) in any::<(bool, Option<u64>)>(),
+        (asks_for_usage, output_cap_tokens) in (any::<bool>(), prop::option::of(prop_oneof![1_u64..40, any::<u64>()])),
         has_escapes in any::<bool>(),
         blank in prop::sample::select(vec!["", " ", "\r\n\t"]),
     ) {
@@ -166,8 +174,16 @@ proptest! {
             expected["stream_options"]["include_usage"] = true.into();
         }
         let is_capped = caps.0.is_some() || caps.1.as_ref().is_some_and(|cap| !cap.is_null());
-        if let (Some(cap), false) = (output_cap_tokens, is_capped) {
-            expected["max_completion_tokens"] = cap.into();
+        match (output_cap_tokens, is_capped) {
+            (Some(cap), false) => expected["max_completion_tokens"] = cap.into(),
+            (Some(cap), true) => {
+                for field in ["max_tokens", "max_completion_tokens"] {
+                    if body[field].as_u64().is_some_and(|stated| stated > cap) {
+                        expected[field] = cap.into();
+                    }
+                }
+            }
+            (None, _) => {}
         }
         prop_assert_eq!(serde_json::from_str::<Value>(&rewritten).expect("JSON"), expected);
     }

@@ -6,7 +6,7 @@ use domain::usage::{TokenUsage, UsageSource};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{ChatResponse, EventKind, ReportedUsage, StreamUsage};
+use super::{COUNTED_TOKENS_MAX, ChatResponse, EventKind, OutputSizes, ReportedUsage, StreamUsage};
 use crate::sse::{SseEvent, SseFramer};
 
 fn reported(usage: &Value) -> ReportedUsage {
@@ -149,8 +149,62 @@ fn numbers_may_be_written_as_fractions_and_nonsense_is_no_figure() {
     );
     let said = reported(&json!({ "prompt_tokens": "many", "completion_tokens": [4] }));
     assert!(said.is_empty());
-    let said = reported(&json!({ "prompt_tokens": u64::MAX, "completion_tokens": u64::MAX, "total_tokens": u64::MAX }));
-    assert_eq!(said.to_usage().map(|usage| usage.total_tokens()), Some(u64::MAX));
+}
+
+#[test]
+fn figures_that_no_request_can_have_count_as_not_said() {
+    for absurd in [json!(u64::MAX), json!(COUNTED_TOKENS_MAX + 1), json!(1e300)] {
+        let said = reported(&json!({ "prompt_tokens": 7, "completion_tokens": absurd, "total_tokens": absurd }));
+        assert_eq!(
+            (said.prompt_tokens, said.completion_tokens),
+            (Some(7), None),
+            "{absurd}"
+        );
+        let (usage, source) = said.or_estimate(1_000, 12);
+        assert_eq!(
+            (usage.input_tokens(), usage.output_tokens, source),
+            (7, 12, UsageSource::Estimated)
+        );
+    }
+    let most = reported(&json!({ "prompt_tokens": COUNTED_TOKENS_MAX, "completion_tokens": 1 }));
+    assert_eq!(most.prompt_tokens, Some(COUNTED_TOKENS_MAX));
+}
+
+#[test]
+fn zeros_are_no_figures_where_something_was_read_or_written() {
+    let zeros = json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 });
+    let body = json!({ "choices": [{ "message": { "content": "some words" } }], "usage": zeros });
+    let read = ChatResponse::read(body.to_string().as_bytes());
+    let (usage, source) = read.reported.plausible(&read.output).or_estimate(9, 4);
+    assert_eq!(
+        (usage.input_tokens(), usage.output_tokens, source),
+        (9, 4, UsageSource::Estimated)
+    );
+    let silent = reported(&json!({ "prompt_tokens": 9, "completion_tokens": 0 })).plausible(&OutputSizes::default());
+    assert_eq!(
+        silent.to_usage().map(|usage| usage.output_tokens),
+        Some(0),
+        "an answer may be empty"
+    );
+}
+
+#[test]
+fn a_total_says_nothing_of_parts_that_were_guessed() {
+    let said = reported(&json!({ "completion_tokens": 20, "total_tokens": 50 }));
+    let (usage, source) = said.or_estimate(10, 99);
+    assert_eq!(
+        (usage.input_tokens(), usage.output_tokens, source),
+        (10, 20, UsageSource::Estimated)
+    );
+}
+
+#[test]
+fn what_could_not_be_read_is_not_taken_for_nothing() {
+    let (seen, _) = observe(&[r#"{"choices":[{"delta":{"content":"x"}}]}"#, "[DONE]"]);
+    assert!(seen.is_understood());
+    for events in [&["oops"][..], &[], &["[DONE]"], &[r#"{"choices":[]}"#, "oops"]] {
+        assert!(!observe(events).0.is_understood(), "{events:?}");
+    }
 }
 
 #[test]
