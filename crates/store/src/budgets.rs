@@ -10,10 +10,12 @@ use serde::Serialize;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Store, StoreError, ledger};
+use crate::{Store, StoreError, in_time, ledger};
 
 /// Budgets summed by one statement; longer lists are cut into several, inside the same snapshot.
 const FILTERS_PER_QUERY: usize = 500;
+/// How long Postgres may take to sum them all, in milliseconds.
+const SPENT_WAIT_MS: u64 = 30_000;
 
 /// What counts towards one budget. Absent parts count everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +92,10 @@ struct SpentRow {
 impl Store {
     /// What each of these budgets has spent, and the marks, all in one snapshot.
     pub async fn budgets_spent(&self, filters: &[BudgetFilter]) -> Result<BudgetSums, StoreError> {
+        in_time(SPENT_WAIT_MS, self.sum_budgets(filters)).await
+    }
+
+    async fn sum_budgets(&self, filters: &[BudgetFilter]) -> Result<BudgetSums, StoreError> {
         let mut snapshot = self.begin_snapshot().await?;
         let marks = ledger::marks(&mut snapshot).await?;
         let mut spent = vec![Spent::default(); filters.len()];

@@ -1,5 +1,7 @@
 //! What can go wrong with Postgres, as far as a caller can act on it.
 
+use sqlx::migrate::MigrateError;
+
 /// Why an operation on the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -23,7 +25,7 @@ pub enum StoreError {
     Conflict(#[source] sqlx::Error),
     /// The schema could not be brought up to date.
     #[error("the database schema could not be brought up to date")]
-    Migration(#[source] sqlx::migrate::MigrateError),
+    Migration(#[source] MigrateError),
     /// A stored value is none that this version knows.
     #[error("the database holds a value that this version does not understand ({column})")]
     Value {
@@ -62,31 +64,59 @@ impl StoreError {
     }
 }
 
+impl From<MigrateError> for StoreError {
+    /// A connection that broke in the middle of it, or another process in the way, is no fault of the schema.
+    fn from(error: MigrateError) -> Self {
+        match error {
+            MigrateError::Execute(beneath) | MigrateError::ExecuteMigration(beneath, _) if is_transient(&beneath) => {
+                Self::from(beneath)
+            }
+            error => Self::Migration(error),
+        }
+    }
+}
+
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        use sqlx::Error as E;
-        if let E::Database(database) = &error {
+        if let sqlx::Error::Database(database) = &error {
             if let Some(constraint) = database.constraint() {
                 return Self::Constraint {
                     constraint: constraint.to_owned(),
                     source: error,
                 };
             }
-            let code = database.code().map(|code| code.into_owned()).unwrap_or_default();
-            return match code.as_str() {
-                "40001" | "40P01" => Self::Conflict(error),
-                // Connection failures, shutdown, start-up, too many connections, disk and memory exhaustion.
-                code if code.starts_with("08") || code.starts_with("57P") || code.starts_with("53") => {
-                    Self::Unavailable(error)
-                }
-                _ => Self::Query(error),
-            };
         }
-        match error {
-            E::Io(_) | E::Tls(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed | E::Protocol(_) => {
-                Self::Unavailable(error)
-            }
-            _ => Self::Query(error),
+        if is_conflict(&error) {
+            Self::Conflict(error)
+        } else if is_unavailable(&error) {
+            Self::Unavailable(error)
+        } else {
+            Self::Query(error)
         }
     }
 }
+
+fn is_transient(error: &sqlx::Error) -> bool {
+    is_conflict(error) || is_unavailable(error)
+}
+
+fn is_conflict(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| matches!(&*code, "40001" | "40P01"))
+}
+
+fn is_unavailable(error: &sqlx::Error) -> bool {
+    use sqlx::Error as E;
+    match error {
+        E::Io(_) | E::Tls(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed | E::Protocol(_) => true,
+        // Connection failures, shutdown, start-up, too many connections, disk and memory exhaustion, and a transaction
+        // or a session that the server ended for standing idle.
+        E::Database(error) => error
+            .code()
+            .is_some_and(|code| ["08", "57P", "53", "25P03"].iter().any(|class| code.starts_with(class))),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

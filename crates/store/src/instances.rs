@@ -4,8 +4,10 @@ use chrono::{DateTime, Utc};
 use domain::instances::InstanceStatus;
 use sqlx::PgConnection;
 
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, in_time};
 
+/// How long a gateway's word about itself may take to be written or removed, in milliseconds.
+const REPORT_WAIT_MS: u64 = 2_000;
 /// The most gateways that are listed.
 pub const INSTANCES_MAX: i64 = 1_000;
 
@@ -31,24 +33,30 @@ impl Store {
         let status = serde_json::to_value(status).map_err(|_| StoreError::Value {
             column: "instances.status",
         })?;
-        sqlx::query!(
-            "insert into instances (instance, seen_at, status) values ($1, $2, $3)
+        in_time(REPORT_WAIT_MS, async {
+            sqlx::query!(
+                "insert into instances (instance, seen_at, status) values ($1, $2, $3)
              on conflict (instance) do update set seen_at = excluded.seen_at, status = excluded.status",
-            instance,
-            seen_at,
-            status,
-        )
-        .execute(self.pool())
-        .await?;
-        Ok(())
+                instance,
+                seen_at,
+                status,
+            )
+            .execute(self.pool())
+            .await?;
+            Ok(())
+        })
+        .await
     }
 
     /// Takes a gateway off the list when it has stopped in good order.
     pub async fn remove_instance(&self, instance: &str) -> Result<(), StoreError> {
-        sqlx::query!("delete from instances where instance = $1", instance)
-            .execute(self.pool())
-            .await?;
-        Ok(())
+        in_time(REPORT_WAIT_MS, async {
+            sqlx::query!("delete from instances where instance = $1", instance)
+                .execute(self.pool())
+                .await?;
+            Ok(())
+        })
+        .await
     }
 
     /// Gateways, the most recently seen first; at most [`INSTANCES_MAX`].

@@ -9,12 +9,18 @@ use domain::ledger::{LATENCY_BOUNDS_MS, Rejection, Settlement};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::{Store, StoreError, Transaction};
+use crate::{Store, StoreError, Transaction, in_time};
 
 /// How often a batch is repeated when another transaction was in its way, before the caller hears of it.
 pub const CONFLICT_RETRIES_MAX: u32 = 6;
 /// Wait before the first repetition, in milliseconds; doubled each time, and up to as much again by chance.
 const CONFLICT_WAIT_MS: u64 = 5;
+/// How long Postgres may take for a batch, in milliseconds. One that was committed all the same is recognised by its mark.
+const SHIP_WAIT_MS: u64 = 30_000;
+/// How long it may take to tell a mark, in milliseconds.
+const MARK_WAIT_MS: u64 = 5_000;
+/// How long it may take to make a month's partitions, in milliseconds.
+const PARTITION_WAIT_MS: u64 = 30_000;
 /// Months for which partitions exist ahead, the current one included.
 const PARTITION_MONTHS: u32 = 3;
 
@@ -93,6 +99,16 @@ impl Store {
         settlements: Option<&str>,
         rejections: Option<&str>,
     ) -> Result<Shipped, StoreError> {
+        in_time(SHIP_WAIT_MS, self.ship(instance, batch, settlements, rejections)).await
+    }
+
+    async fn ship(
+        &self,
+        instance: &str,
+        batch: &ShipBatch<'_>,
+        settlements: Option<&str>,
+        rejections: Option<&str>,
+    ) -> Result<Shipped, StoreError> {
         let mut transaction = self.begin().await?;
         let mark = lock_mark(&mut transaction, instance).await?;
         if mark != batch.previous_seq {
@@ -120,6 +136,10 @@ impl Store {
         instance: &str,
         record: &QuarantinedRecord<'_>,
     ) -> Result<Shipped, StoreError> {
+        in_time(SHIP_WAIT_MS, self.put_aside(instance, record)).await
+    }
+
+    async fn put_aside(&self, instance: &str, record: &QuarantinedRecord<'_>) -> Result<Shipped, StoreError> {
         let mut transaction = self.begin().await?;
         let mark = lock_mark(&mut transaction, instance).await?;
         if mark != record.previous_seq {
@@ -152,10 +172,13 @@ impl Store {
 
     /// How far a gateway's journal is contained in Postgres; 0 for one that never shipped.
     pub async fn ledger_mark(&self, instance: &str) -> Result<u64, StoreError> {
-        let mark = sqlx::query_scalar!("select seq from ledger_progress where instance = $1", instance)
-            .fetch_optional(self.pool())
-            .await?;
-        Ok(mark.map_or(0, unsigned))
+        in_time(MARK_WAIT_MS, async {
+            let mark = sqlx::query_scalar!("select seq from ledger_progress where instance = $1", instance)
+                .fetch_optional(self.pool())
+                .await?;
+            Ok(mark.map_or(0, unsigned))
+        })
+        .await
     }
 
     /// The marks of every gateway that ever shipped.
@@ -177,12 +200,14 @@ impl Store {
     /// months without a partition go to the default one, so a failure here loses nothing.
     pub async fn ensure_partitions(&self, now: DateTime<Utc>) -> Result<(), StoreError> {
         for month in partition_months(now) {
-            let made = sqlx::query!("select create_ledger_partitions($1)", month)
-                .execute(self.pool())
-                .await
-                .map_err(StoreError::from);
-            match made {
-                Ok(_) => {}
+            let made = in_time(PARTITION_WAIT_MS, async {
+                sqlx::query!("select create_ledger_partitions($1)", month)
+                    .execute(self.pool())
+                    .await?;
+                Ok(())
+            });
+            match made.await {
+                Ok(()) => {}
                 // The default partition already has entries of that month; they stay there, and are found there.
                 Err(error) if error.is_content() => {
                     tracing::warn!(%month, %error, "a month of the ledger stays in the default partition");

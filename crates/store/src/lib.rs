@@ -26,19 +26,34 @@ pub mod sign_in;
 pub mod tenants;
 pub mod upstreams;
 
+use std::future::Future;
+use std::io;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::Connection as _;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 pub use error::StoreError;
 
-/// Connections of one process at most. The request path never waits for one.
+/// Connections at most, unless told otherwise: the console's, and those of commands that do one thing.
 pub const CONNECTIONS_MAX: u32 = 16;
+/// Connections at most of a gateway's background tasks, so that no report keeps the policy or the ledger waiting. The
+/// request path waits for none.
+pub const GATEWAY_CONNECTIONS_MAX: u32 = 6;
 /// How long a caller waits for a free connection, in milliseconds.
 const ACQUIRE_TIMEOUT_MS: u64 = 3_000;
 /// How long one statement may run, in milliseconds. Reports over many rows stay well below it.
 const STATEMENT_TIMEOUT_MS: u64 = 60_000;
+/// How long a transaction may stand open with nothing asked in it, in milliseconds.
+const IDLE_TRANSACTION_TIMEOUT_MS: u64 = 60_000;
+/// How long Postgres may take to say that it is there, in milliseconds.
+const PING_WAIT_MS: u64 = 5_000;
+/// How long a connection may take to settle down after its use was broken off, in milliseconds; it is closed otherwise.
+const RELEASE_WAIT_MS: u64 = 2_000;
 
 /// The schema's changes, applied on start under Postgres's advisory lock.
 pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("../../migrations");
@@ -50,30 +65,52 @@ pub type Transaction = sqlx::Transaction<'static, sqlx::Postgres>;
 #[derive(Clone, Debug)]
 pub struct Store {
     pool: PgPool,
+    /// Places for reports that are streamed, each of which keeps a connection.
+    report_streams: Arc<Semaphore>,
 }
 
 impl Store {
     /// Prepares connections to `url` without making one, so that a process can start while Postgres is away.
     pub fn connect_lazily(url: &str) -> Result<Self, StoreError> {
+        Self::connect_lazily_with(url, CONNECTIONS_MAX)
+    }
+
+    /// The same with at most so many connections.
+    pub fn connect_lazily_with(url: &str, connections_max: u32) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(url)
             .map_err(StoreError::Url)?
             .application_name("tollgate")
             .options([
                 ("statement_timeout", STATEMENT_TIMEOUT_MS.to_string()),
+                (
+                    "idle_in_transaction_session_timeout",
+                    IDLE_TRANSACTION_TIMEOUT_MS.to_string(),
+                ),
                 ("timezone", "UTC".to_owned()),
                 // Filters are written as `$1 is null or column = $1`; a plan made for the actual values uses their index.
                 ("plan_cache_mode", "force_custom_plan".to_owned()),
             ]);
         let pool = PgPoolOptions::new()
-            .max_connections(CONNECTIONS_MAX)
+            .max_connections(connections_max)
             .acquire_timeout(Duration::from_millis(ACQUIRE_TIMEOUT_MS))
+            // The pool itself would wait without end for a server that keeps silent, and count the connection meanwhile.
+            .after_release(|connection, _| {
+                Box::pin(async move {
+                    let answered = timeout(Duration::from_millis(RELEASE_WAIT_MS), connection.ping()).await;
+                    answered.map_err(|_| late(RELEASE_WAIT_MS))??;
+                    Ok(true)
+                })
+            })
             .connect_lazy_with(options);
-        Ok(Self { pool })
+        Ok(Self {
+            pool,
+            report_streams: Arc::new(Semaphore::new(reports::STREAMS_MAX)),
+        })
     }
 
     /// Brings the schema up to date. Safe to call from several processes at once.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        MIGRATOR.run(&self.pool).await.map_err(StoreError::Migration)
+        MIGRATOR.run(&self.pool).await.map_err(StoreError::from)
     }
 
     /// Starts a transaction.
@@ -92,11 +129,14 @@ impl Store {
 
     /// Whether Postgres answers now.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        sqlx::query!("select 1 as one").fetch_one(&self.pool).await?;
-        Ok(())
+        in_time(PING_WAIT_MS, async {
+            sqlx::query!("select 1 as one").fetch_one(&self.pool).await?;
+            Ok(())
+        })
+        .await
     }
 
-    /// Closes every connection once it is returned.
+    /// Closes every connection once it is returned. Waits without a bound for those in use.
     pub async fn close(&self) {
         self.pool.close().await;
     }
@@ -104,4 +144,21 @@ impl Store {
     pub(crate) fn pool(&self) -> &PgPool {
         &self.pool
     }
+}
+
+/// Gives up on work that Postgres does not finish within `wait_ms`: a server that is stopped, or whose packets are lost,
+/// breaks no connection and answers nothing.
+pub(crate) async fn in_time<T>(
+    wait_ms: u64,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    match timeout(Duration::from_millis(wait_ms), work).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(StoreError::Unavailable(late(wait_ms))),
+    }
+}
+
+fn late(wait_ms: u64) -> sqlx::Error {
+    let text = format!("no answer within {wait_ms} ms");
+    sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, text))
 }

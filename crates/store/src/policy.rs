@@ -9,18 +9,30 @@ use domain::policy::{Key, KeySecret, LimitRow, Model, Plan, PolicyChanges, Price
 use domain::prices::{Price, PriceTier, Rates};
 use uuid::Uuid;
 
-use crate::{Store, StoreError, Transaction, settings};
+use crate::{Store, StoreError, Transaction, in_time, settings};
+
+/// How long Postgres may take to tell the version, in milliseconds.
+const VERSION_WAIT_MS: u64 = 2_000;
+/// How long it may take to tell every row, in milliseconds.
+const CHANGES_WAIT_MS: u64 = 30_000;
 
 impl Store {
     /// The current policy version: one row, read every half second.
     pub async fn policy_version(&self) -> Result<i64, StoreError> {
-        Ok(sqlx::query_scalar!("select version from policy_version")
-            .fetch_one(self.pool())
-            .await?)
+        in_time(VERSION_WAIT_MS, async {
+            Ok(sqlx::query_scalar!("select version from policy_version")
+                .fetch_one(self.pool())
+                .await?)
+        })
+        .await
     }
 
     /// Rows newer than `since`; the whole policy for `since` 0. `None` before the database has settings.
     pub async fn policy_changes(&self, since: i64) -> Result<Option<PolicyChanges>, StoreError> {
+        in_time(CHANGES_WAIT_MS, self.read_policy_changes(since)).await
+    }
+
+    async fn read_policy_changes(&self, since: i64) -> Result<Option<PolicyChanges>, StoreError> {
         let mut snapshot = self.begin_snapshot().await?;
         let version = sqlx::query_scalar!("select version from policy_version")
             .fetch_one(&mut *snapshot)

@@ -1,6 +1,7 @@
 //! Reports: sums over the roll-ups, divided and filtered, each report from one snapshot of the database.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chrono::{DateTime, Duration, NaiveDate, Utc};
 use chrono_tz::Tz;
@@ -13,11 +14,12 @@ use domain::usage::TokenUsage;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use sqlx::PgConnection;
 use sqlx::types::Json;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::policy::{count, parse};
-use crate::{Store, StoreError, Transaction};
+use crate::{Store, StoreError, Transaction, in_time};
 
 /// Rows of a report that is read whole; the stream has no such bound.
 pub const REPORT_ROWS_MAX: u32 = 1_000;
@@ -27,6 +29,12 @@ pub const DAYS_MAX: usize = 400;
 pub const TOP_ROWS: u32 = 10;
 /// How long a streamed report may take, the reader's own time included, in milliseconds.
 const STREAM_TIMEOUT_MS: u32 = 15 * 60 * 1_000;
+/// Reports that are streamed at once; beyond it they wait as for a connection.
+pub(crate) const STREAMS_MAX: usize = 4;
+/// How long a streamed report waits for its place, in milliseconds.
+const STREAM_PLACE_WAIT_MS: u64 = 3_000;
+/// A reader who takes nothing for so long has left, in milliseconds.
+const STREAM_STALL_MS: u64 = 60_000;
 /// How late an entry may reach the journal after the instant it counts at, in seconds: equal refusals are folded for a
 /// minute before they are written.
 const ENTRY_DELAY_SECONDS_MAX: i64 = 120;
@@ -146,6 +154,11 @@ impl Store {
 
     /// A report as a stream in constant memory, rows and totals from one snapshot.
     pub async fn stream_report(&self, query: ReportQuery, now: DateTime<Utc>) -> Result<ReportStream, StoreError> {
+        let place = in_time(STREAM_PLACE_WAIT_MS, async {
+            let place = Arc::clone(&self.report_streams).acquire_owned().await;
+            place.map_err(|_| StoreError::from(sqlx::Error::PoolClosed))
+        })
+        .await?;
         let mut snapshot = self.begin_snapshot().await?;
         sqlx::query!(
             r#"select set_config('statement_timeout', $1, true) as "set!""#,
@@ -158,7 +171,7 @@ impl Store {
         Ok(ReportStream {
             totals,
             completeness,
-            rows: stream_rows(snapshot, query),
+            rows: stream_rows(snapshot, query, place),
         })
     }
 
@@ -198,22 +211,52 @@ impl Store {
 
 /// The rows, read inside the snapshot that moves into the stream. The reader's pace is the database's: only a few rows wait
 /// between them.
-fn stream_rows(mut snapshot: Transaction, query: ReportQuery) -> BoxStream<'static, Result<ReportRow, StoreError>> {
+///
+/// They are read on a task, which the stream owns and ends: a reader who stops asking must not keep a connection and a
+/// snapshot for as long as it likes.
+fn stream_rows(
+    mut snapshot: Transaction,
+    query: ReportQuery,
+    place: OwnedSemaphorePermit,
+) -> BoxStream<'static, Result<ReportRow, StoreError>> {
     let (sender, receiver) = mpsc::channel(STREAM_ROWS_WAITING_MAX);
-    let read = async move {
+    let read = in_time(u64::from(STREAM_TIMEOUT_MS), async move {
+        let _place = place;
         let mut rows = rows(&mut snapshot, &query, i64::MAX);
         while let Some(row) = rows.next().await {
-            if sender.send(row).await.is_err() {
-                return;
-            }
+            in_time(STREAM_STALL_MS, async { Ok(sender.send(row).await) })
+                .await?
+                .map_err(|_| StoreError::from(sqlx::Error::WorkerCrashed))?;
         }
-    };
-    let received = stream::unfold(receiver, |mut receiver| async move {
-        receiver.recv().await.map(|row| (row, receiver))
+        Ok(())
     });
-    // Reading happens only while the stream is polled, and ends with it: there is no task to own.
-    let reading = stream::once(read).filter_map(|()| async { None });
-    stream::select(received, reading).boxed()
+    let reading = Reading {
+        rows: receiver,
+        task: tokio::spawn(read),
+    };
+    stream::unfold(Some(reading), |reading| async move {
+        let mut reading = reading?;
+        if let Some(row) = reading.rows.recv().await {
+            return Some((row, Some(reading)));
+        }
+        // Broken off must not look like the end.
+        let ended = (&mut reading.task).await;
+        let ended = ended.unwrap_or_else(|_| Err(sqlx::Error::WorkerCrashed.into()));
+        ended.err().map(|error| (Err(error), None))
+    })
+    .boxed()
+}
+
+/// A report on its way to its reader; whoever drops it ends the reading.
+struct Reading {
+    rows: mpsc::Receiver<Result<ReportRow, StoreError>>,
+    task: JoinHandle<Result<(), StoreError>>,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 async fn read_rows(
