@@ -139,7 +139,7 @@ async fn fail(mut flight: Flight, head: Head, failure: SendError) {
             "The connection to the model's provider broke before it answered. Retry.",
             Outcome::UpstreamError,
         ),
-        SendError::Address | SendError::Connect(_) => (
+        SendError::Address | SendError::Connect(_) | SendError::Unconnected(_) => (
             StatusCode::SERVICE_UNAVAILABLE,
             "upstream_unavailable",
             "The model's provider cannot be reached. Retry shortly.",

@@ -26,11 +26,20 @@ impl ResponseBody {
         }
     }
 
+    /// When the whole exchange is to be over.
+    pub fn deadline(&self) -> Instant {
+        self.total.0
+    }
+
     /// The next piece; `None` at the end. Dropping the future loses nothing.
     pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
         let chunk_deadline = Instant::now() + Duration::from_millis(self.chunk_ms);
         let (total_deadline, total_ms) = self.total;
         loop {
+            // A time-out only fires while nothing is ready, and a provider in full flow always is.
+            if Instant::now() >= total_deadline {
+                return Err(BodyError::TookTooLong(total_ms));
+            }
             let frame = timeout_at(chunk_deadline.min(total_deadline), self.incoming.frame())
                 .await
                 .map_err(|_| {

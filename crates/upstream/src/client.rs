@@ -5,13 +5,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderValue};
 use http::{HeaderMap, Method};
-use http_body_util::Full;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::{Instant, timeout_at};
 
+use crate::connector::BoundedConnector;
+use crate::outgoing::{OutgoingBody, Taken};
 use crate::{ResponseBody, SendError, Timeouts};
 
 /// Idle connections kept per provider.
@@ -39,7 +40,7 @@ pub struct Request<'a> {
 /// Sends requests to providers. Cheap to clone; clones share connections.
 #[derive(Clone, Debug)]
 pub struct Client {
-    pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    pool: Pool<BoundedConnector<HttpsConnector<HttpConnector>>, OutgoingBody>,
     timeouts: Timeouts,
 }
 
@@ -49,6 +50,7 @@ impl Client {
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_nodelay(true);
+        // Shared among a name's addresses, so that a dead one leaves time for the next.
         http.set_connect_timeout(Some(Duration::from_millis(timeouts.connect_ms)));
         let provider = rustls::crypto::ring::default_provider;
         let builder = HttpsConnectorBuilder::new();
@@ -70,7 +72,7 @@ impl Client {
             .pool_timer(TokioTimer::new())
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .pool_idle_timeout(Duration::from_millis(IDLE_MS))
-            .build(connector);
+            .build(BoundedConnector::new(connector, timeouts.connect_ms));
         Self { pool, timeouts }
     }
 
@@ -90,13 +92,14 @@ impl Client {
         let started = Instant::now();
         let total = (started + Duration::from_millis(total_ms), total_ms);
         let first_byte_ms = self.timeouts.first_byte_ms.min(total_ms);
-        let outgoing = outgoing(request)?;
+        let (outgoing, taken) = outgoing(request)?;
         match timeout_at(
             started + Duration::from_millis(first_byte_ms),
             self.pool.request(outgoing),
         )
         .await
         {
+            Err(_) if !taken.is_taken() => Err(SendError::Unconnected(first_byte_ms)),
             Err(_) => Err(SendError::TimedOut(first_byte_ms)),
             Ok(Err(error)) if error.is_connect() => Err(SendError::Connect(error)),
             Ok(Err(error)) => Err(SendError::Broken(error)),
@@ -105,11 +108,12 @@ impl Client {
     }
 }
 
-fn outgoing(request: Request<'_>) -> Result<http::Request<Full<Bytes>>, SendError> {
+fn outgoing(request: Request<'_>) -> Result<(http::Request<OutgoingBody>, Taken), SendError> {
+    let (body, taken) = OutgoingBody::new(request.body);
     let mut outgoing = http::Request::builder()
         .method(request.method)
         .uri(format!("{}/{}", request.base_url, request.endpoint))
-        .body(Full::new(request.body))
+        .body(body)
         .map_err(|_| SendError::Address)?;
     *outgoing.headers_mut() = request.headers;
     if let Some(credential) = request.credential {
@@ -117,5 +121,5 @@ fn outgoing(request: Request<'_>) -> Result<http::Request<Full<Bytes>>, SendErro
         bearer.set_sensitive(true);
         outgoing.headers_mut().insert(AUTHORIZATION, bearer);
     }
-    Ok(outgoing)
+    Ok((outgoing, taken))
 }

@@ -9,6 +9,9 @@ pub enum SendError {
     /// No connection could be made. Nothing was sent.
     #[error("no connection to the upstream")]
     Connect(#[source] hyper_util::client::legacy::Error),
+    /// The time for the whole request was over before there was a connection. Nothing was sent.
+    #[error("no connection to the upstream within {0} ms")]
+    Unconnected(u64),
     /// The connection broke before the response's head. The provider may have worked on the request.
     #[error("the upstream closed the connection before it answered")]
     Broken(#[source] hyper_util::client::legacy::Error),
@@ -27,7 +30,7 @@ impl SendError {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Address => "bad_address",
-            Self::Connect(_) => "connect",
+            Self::Connect(_) | Self::Unconnected(_) => "connect",
             Self::Broken(_) => "connection_broken",
             Self::TimedOut(_) => "first_byte_timeout",
         }

@@ -2,7 +2,9 @@
 
 mod body;
 mod client;
+mod connector;
 mod error;
+mod outgoing;
 
 pub use body::ResponseBody;
 pub use client::{Client, Request};
