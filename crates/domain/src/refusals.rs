@@ -34,6 +34,8 @@ pub enum RefusalCode {
     BudgetUnknown,
     /// The journal cannot take another entry.
     LedgerFull,
+    /// The gateway carries as much as it can at once.
+    Overloaded,
     /// No key, or one that nobody issued.
     InvalidKey,
     /// The database did not answer, so a key cannot be told from an unknown one.
@@ -60,7 +62,7 @@ pub enum RefusalCode {
 
 impl RefusalCode {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::RateLimitExceeded,
         Self::ConcurrencyLimitExceeded,
         Self::PriorityGated,
@@ -72,6 +74,7 @@ impl RefusalCode {
         Self::UpstreamUnavailable,
         Self::BudgetUnknown,
         Self::LedgerFull,
+        Self::Overloaded,
         Self::InvalidKey,
         Self::KeyUnverifiable,
         Self::KeyExpired,
@@ -99,6 +102,7 @@ impl RefusalCode {
             Self::UpstreamUnavailable => "upstream_unavailable",
             Self::BudgetUnknown => "budget_unknown",
             Self::LedgerFull => "ledger_full",
+            Self::Overloaded => "overloaded",
             Self::InvalidKey => "invalid_key",
             Self::KeyUnverifiable => "key_unverifiable",
             Self::KeyExpired => "key_expired",
@@ -127,6 +131,7 @@ impl RefusalCode {
             | Self::UpstreamUnavailable
             | Self::BudgetUnknown
             | Self::LedgerFull
+            | Self::Overloaded
             | Self::KeyUnverifiable => 503,
             Self::InvalidKey => 401,
             Self::KeyExpired | Self::KeyRevoked | Self::TenantSuspended | Self::ModelNotAllowed => 403,

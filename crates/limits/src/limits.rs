@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chrono_tz::Tz;
+use domain::limits::Scope;
 use domain::priority::Priority;
 
 use crate::memory::Memory;
@@ -65,6 +66,16 @@ impl Limits {
     /// Requests admitted and not ended.
     pub fn open_holds(&self) -> u64 {
         self.memory.open_holds()
+    }
+
+    /// How long a hold lasts without being renewed, in milliseconds.
+    pub fn lease_ms(&self) -> u64 {
+        self.memory.lease_ms()
+    }
+
+    /// Whether anything is counted for this scope.
+    pub fn has_counters(&self, scope: &Scope) -> bool {
+        self.memory.has_counters(scope)
     }
 
     /// Scopes that have counters, over all kinds.

@@ -303,6 +303,14 @@ impl Memory {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
+    pub(crate) fn has_counters(&self, scope: &Scope) -> bool {
+        self.find_node(scope).is_some()
+    }
+
+    pub(crate) fn lease_ms(&self) -> u64 {
+        self.settings.lease_ms
+    }
+
     pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
         now.monotonic_ms.saturating_add(self.settings.lease_ms)
     }
