@@ -140,6 +140,34 @@ async fn the_sessions_cookie_is_out_of_reach_and_new_at_each_sign_in() {
 }
 
 #[tokio::test]
+async fn behind_tls_the_cookie_is_for_tls_and_links_lead_to_the_public_address() {
+    let options = Options {
+        public_url: Some("https://gate.example/".parse().expect("a URL")),
+        ..Options::default()
+    };
+    let tollgate = Tollgate::start_with(options).await;
+    let mut operator = Window::operator(&tollgate).await;
+    let sign_in = [("email", OPERATOR), ("password", PASSWORD)];
+    let answer = operator.browser.post_form("/console/sign-in", &sign_in).await;
+    assert!(
+        answer.header("set-cookie").contains("Secure"),
+        "{}",
+        answer.header("set-cookie")
+    );
+    let page = operator.visit("/connect").await;
+    assert!(page.content().contains("https://gate.example/v1"), "{}", page.content());
+    let form = operator.visit("/people/new").await.form("/console/people/invite");
+    let form = form.fill("name", "Ann").fill("email", "ann@example.com");
+    let link = operator
+        .send(&form.choose("role", "Auditor: reads everything, changes nothing"))
+        .await;
+    assert!(
+        link.text("#secret")
+            .starts_with("https://gate.example/invitation?token=")
+    );
+}
+
+#[tokio::test]
 async fn failed_sign_ins_make_the_account_wait_and_say_so() {
     let tollgate = empty().await;
     let mut window = Window::operator(&tollgate).await;

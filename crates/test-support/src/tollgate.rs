@@ -49,6 +49,8 @@ pub struct Options {
     pub upstream_timeouts: upstream::Timeouts,
     /// The billing time zone.
     pub time_zone: Option<chrono_tz::Tz>,
+    /// How people reach the console; the address it listens on, if absent.
+    pub public_url: Option<url::Url>,
     /// Starts without the model and its upstream.
     pub is_empty: bool,
     /// Puts a [`Wire`] between the process and Postgres.
@@ -98,6 +100,7 @@ impl Tollgate {
         let settings = Settings {
             after_admission: options.after_admission,
             upstream_timeouts: options.upstream_timeouts,
+            public_url: options.public_url,
             ..settings
         };
         let running = wiring::start(settings).await.expect("the process starts");
