@@ -1,12 +1,15 @@
 //! What runs beside the requests: the policy, the budgets, the sweep, the status. Each task reads the state afresh, can
 //! run twice, and ends when told to.
 
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::error_chain::chain;
 use domain::instances::STATUS_INTERVAL_MS;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use futures_util::FutureExt as _;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -17,6 +20,10 @@ use crate::{Gateway, metrics};
 
 /// How often counters are swept and folded refusals written, in milliseconds.
 const SWEEP_INTERVAL_MS: u64 = 1_000;
+/// How long a newer policy waits for the reading of its new budgets, in milliseconds.
+const BUDGETS_WAIT_MS: u64 = 1_000;
+/// The pause before a task that panicked is started again, in milliseconds.
+const RESTART_PAUSE_MS: u64 = 1_000;
 /// The pause after a failed reading of budgets, in milliseconds.
 const BUDGETS_RETRY_MS: u64 = 1_000;
 /// New budgets are read again after so many milliseconds: by then the journal has shipped what came before them.
@@ -31,7 +38,7 @@ impl Gateway {
                 "the policy cannot be read; looking for the kept copy"
             );
             match self.keeper.read_kept().await {
-                Ok(Some(policy)) => self.keeper.publish(policy),
+                Ok(Some(policy)) => self.keeper.publish_kept(policy),
                 Ok(None) => {
                     tracing::warn!("there is no kept copy of the policy; nothing is served until Postgres answers")
                 }
@@ -44,26 +51,71 @@ impl Gateway {
     pub fn spawn_background(self: &Arc<Self>, tasks: &TaskTracker, stop: &CancellationToken) {
         let gateway = Arc::clone(self);
         tasks.spawn_blocking(move || gateway.estimates.warm());
-        tasks.spawn(stop.clone().run_until_cancelled_owned(keep_policy(Arc::clone(self))));
-        tasks.spawn(stop.clone().run_until_cancelled_owned(keep_budgets(Arc::clone(self))));
-        tasks.spawn(
-            stop.clone()
-                .run_until_cancelled_owned(read_wanted_budgets(Arc::clone(self))),
-        );
-        tasks.spawn(stop.clone().run_until_cancelled_owned(sweep(Arc::clone(self))));
-        tasks.spawn(stop.clone().run_until_cancelled_owned(report(Arc::clone(self))));
+        self.spawn(tasks, stop, "policy", keep_policy);
+        self.spawn(tasks, stop, "budgets", keep_budgets);
+        self.spawn(tasks, stop, "wanted budgets", read_wanted_budgets);
+        self.spawn(tasks, stop, "sweep", sweep);
+        self.spawn(tasks, stop, "status", report);
     }
 
-    /// Puts a newer policy in force, if there is one, once its budgets are known. Answers whether there was.
+    fn spawn<F>(
+        self: &Arc<Self>,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+        name: &'static str,
+        task: fn(Arc<Self>) -> F,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let gateway = Arc::clone(self);
+        let supervised = supervise(name, move || task(Arc::clone(&gateway)));
+        tasks.spawn(stop.clone().run_until_cancelled_owned(supervised));
+    }
+
+    /// Puts a newer policy in force, if there is one. Answers whether there was.
+    ///
+    /// Its budgets are read first, so that nobody is refused for a budget that is merely new; but not for long: a key
+    /// that was just issued or revoked waits as well. Budgets that were not read in time stay closed until they are, and
+    /// everything else holds.
     pub async fn refresh_policy(&self) -> Result<bool, KeeperError> {
-        let Some(policy) = self.keeper.fetch_newer().await? else {
+        let Some(newer) = self.keeper.fetch_newer().await? else {
             return Ok(false);
         };
-        // Published all the same when the budgets cannot be read: those stay closed, and everything else holds.
-        let loaded = self.budgets.load(&policy, Which::Missing).await;
-        self.keeper.publish(policy);
-        loaded?;
+        let loading = self.budgets.load(&newer.snapshot, Which::Missing);
+        match timeout(Duration::from_millis(BUDGETS_WAIT_MS), loading).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(error = chain(&error), "new budgets cannot be read; they stay closed"),
+            Err(_) => tracing::warn!("new budgets are not read in time; they stay closed until they are"),
+        }
+        self.keeper.publish(newer);
         Ok(true)
+    }
+}
+
+/// Runs `task` for ever: one that panics is started again after a pause. Nothing else may stand still for one bad value.
+/// Ends when the task does.
+pub async fn supervise<F: Future<Output = ()>>(name: &'static str, task: impl FnMut() -> F) {
+    restart(name, Duration::from_millis(RESTART_PAUSE_MS), task).await;
+}
+
+async fn restart<F: Future<Output = ()>>(name: &'static str, pause: Duration, mut task: impl FnMut() -> F) {
+    loop {
+        // The task reads the state afresh, so nothing that was half done is looked at again.
+        let Err(panic) = AssertUnwindSafe(task()).catch_unwind().await else {
+            return;
+        };
+        metrics::task_panicked(name);
+        let text = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or_default();
+        tracing::error!(
+            task = name,
+            panic = text,
+            "a background task panicked; it is started again"
+        );
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -73,11 +125,11 @@ async fn keep_policy(gateway: Arc<Gateway>) {
     loop {
         ticks.tick().await;
         match gateway.refresh_policy().await {
-            Ok(is_new) => {
+            Ok(_) => {
                 if let Some(since) = failing_since.take() {
                     tracing::info!(seconds = since.elapsed().as_secs(), "the policy is read again");
                 }
-                if is_new && let Err(error) = gateway.keeper.keep().await {
+                if let Err(error) = gateway.keeper.keep().await {
                     tracing::warn!(error = chain(&error), "the policy could not be kept on disk");
                 }
             }
@@ -151,6 +203,7 @@ async fn report(gateway: Arc<Gateway>) {
     let mut ticks = ticks(STATUS_INTERVAL_MS);
     loop {
         ticks.tick().await;
+        gateway.count_closed_budgets().await;
         let status = gateway.status();
         metrics::report(&status, gateway.limits.scope_count());
         let seen_at = gateway.clock.now().wall;
@@ -164,3 +217,6 @@ fn ticks(interval_ms: u64) -> tokio::time::Interval {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,6 +127,19 @@ impl Budgets {
         Ok(())
     }
 
+    /// How many of the policy's budgets are closed now, for want of a base.
+    pub async fn count_closed(&self, policy: &PolicySnapshot) -> u64 {
+        let now = self.clock.now();
+        let mut closed = 0;
+        for node in policy.known_scopes() {
+            for limit in node.limits.iter().filter(|limit| limit.dimension.is_budget()) {
+                let key = key(&node.scope, limit, &policy.settings, now.wall);
+                closed += u64::from(!self.limits.has_budget(&key).await);
+            }
+        }
+        closed
+    }
+
     /// Waits until new budgets have begun. What was settled just before is perhaps not in Postgres yet and was not counted
     /// here either: their bases want to be read again soon.
     pub async fn begun(&self) {

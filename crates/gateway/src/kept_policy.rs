@@ -1,7 +1,9 @@
 //! The last policy in the data directory, sealed, so that a restart without Postgres serves.
 
-use std::io;
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use domain::policy::PolicyChanges;
@@ -32,7 +34,7 @@ pub enum KeptPolicyError {
 
 impl KeptPolicy {
     /// Kept under `data_dir`.
-    pub fn new(data_dir: &std::path::Path, secret_key: Arc<SecretKey>) -> Self {
+    pub fn new(data_dir: &Path, secret_key: Arc<SecretKey>) -> Self {
         Self {
             path: data_dir.join(KEPT_POLICY_FILE),
             secret_key,
@@ -42,15 +44,13 @@ impl KeptPolicy {
     /// Replaces what is kept, as a whole or not at all.
     pub(crate) async fn write(&self, policy: PolicyChanges) -> Result<(), KeptPolicyError> {
         let secret_key = Arc::clone(&self.secret_key);
-        let sealing = tokio::task::spawn_blocking(move || {
+        let path = self.path.clone();
+        let writing = tokio::task::spawn_blocking(move || {
             let plain = serde_json::to_vec(&policy).map_err(|_| KeptPolicyError::Unusable)?;
-            Ok::<_, KeptPolicyError>(secret_key.seal(Purpose::PolicySnapshot, "", &plain, &SystemRandom))
+            let sealed = secret_key.seal(Purpose::PolicySnapshot, "", &plain, &SystemRandom);
+            replace(&path, &sealed).map_err(KeptPolicyError::File)
         });
-        let sealed = sealing.await.map_err(|_| KeptPolicyError::Unusable)??;
-        let temporary = self.path.with_extension("new");
-        fs::write(&temporary, sealed).await?;
-        fs::rename(&temporary, &self.path).await?;
-        Ok(())
+        writing.await.map_err(|_| KeptPolicyError::Unusable)?
     }
 
     /// What is kept; `None` when nothing is.
@@ -68,6 +68,21 @@ impl KeptPolicy {
             .map(Some)
             .map_err(|_| KeptPolicyError::Unusable)
     }
+}
+
+/// The new name must not reach the disk before the bytes do: a power failure would leave an empty file.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]

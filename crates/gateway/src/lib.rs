@@ -94,6 +94,8 @@ pub struct Gateway {
     /// Cancelled when the grace of a stop is over: answers still under way end at once, as the gateway's own error.
     pub(crate) ending: CancellationToken,
     pub(crate) flights: Flights,
+    /// Budgets of the policy without a base, when last counted.
+    pub(crate) closed_budgets: AtomicU64,
     started_at: DateTime<Utc>,
     random: Arc<dyn Random>,
     after_admission: Option<AfterAdmission>,
@@ -157,6 +159,7 @@ impl Gateway {
             tasks: TaskTracker::new(),
             ending: CancellationToken::new(),
             flights: Flights::default(),
+            closed_budgets: AtomicU64::new(0),
             random: parts.random,
             after_admission: parts.after_admission,
         })

@@ -54,6 +54,10 @@ pub fn describe() {
         "tollgate_ledger_lost_total",
         "Entries the journal did not take. Must stay zero."
     );
+    describe_counter!(
+        "tollgate_task_panics_total",
+        "Background tasks that panicked and were started again. Must stay zero."
+    );
     describe_gauge!("tollgate_holds", "Requests admitted and not ended.");
     describe_gauge!("tollgate_scopes", "Scopes that have counters in memory.");
     describe_gauge!("tollgate_policy_version", "Version of the policy in force.");
@@ -99,6 +103,11 @@ pub(crate) fn refused(rejection: &Rejection) {
 /// An entry that the journal did not take.
 pub(crate) fn ledger_lost() {
     counter!("tollgate_ledger_lost_total").increment(1);
+}
+
+/// A background task that panicked.
+pub(crate) fn task_panicked(name: &'static str) {
+    counter!("tollgate_task_panics_total", "task" => name).increment(1);
 }
 
 /// A request that ran. `model` is a configured one.

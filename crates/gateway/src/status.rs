@@ -1,5 +1,7 @@
 //! What a gateway says about itself: for the instances table, readiness and metrics.
 
+use std::sync::atomic::Ordering;
+
 use domain::instances::InstanceStatus;
 
 use crate::Gateway;
@@ -30,8 +32,19 @@ impl Gateway {
         if journal_lag_ms > JOURNAL_LAGGING_MS {
             degraded.push(format!("journal: {} records wait for Postgres", journal.depth));
         }
-        if let Some(error) = &journal.last_error {
-            degraded.push(format!("journal: {error}"));
+        // Whoever may ask for readiness need not see what lies beneath; the log has it.
+        if journal.last_error.is_some() {
+            degraded.push("journal: the disk or Postgres does not take it; the log says why".to_owned());
+        }
+        if journal.is_full {
+            degraded.push("journal: full; new requests are refused until Postgres has caught up".to_owned());
+        }
+        let closed_budgets = self.closed_budgets.load(Ordering::Relaxed);
+        if closed_budgets > 0 {
+            degraded.push(format!(
+                "budgets: {closed_budgets} are closed until what they have spent is read; requests that count in them are \
+                 refused"
+            ));
         }
         InstanceStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -47,6 +60,15 @@ impl Gateway {
             open_holds: self.open_holds(),
             complete_until: Some(journal.complete_until),
         }
+    }
+
+    /// Counts anew for the status.
+    pub(crate) async fn count_closed_budgets(&self) {
+        let closed = match self.keeper.current() {
+            Some(policy) => self.budgets.count_closed(&policy).await,
+            None => 0,
+        };
+        self.closed_budgets.store(closed, Ordering::Relaxed);
     }
 
     /// Whether requests can be served: a policy is in force.

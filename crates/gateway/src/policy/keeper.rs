@@ -34,9 +34,27 @@ pub struct PolicyKeeper {
     clock: Arc<dyn Clock>,
     open_credential: OpenCredential,
     kept: KeptPolicy,
-    rows: Mutex<PolicyRows>,
+    fetched: Mutex<Fetched>,
     current: ArcSwapOption<PolicySnapshot>,
     confirmed_at_ms: AtomicU64,
+}
+
+/// What came from Postgres.
+#[derive(Default)]
+struct Fetched {
+    rows: PolicyRows,
+    /// The snapshot of the rows.
+    snapshot: Option<Arc<PolicySnapshot>>,
+    /// The version on disk, as far as this process wrote it.
+    kept_version: Option<i64>,
+}
+
+/// A policy that was read and is not in force yet.
+#[must_use = "a policy is in force once it is published"]
+pub struct Newer {
+    /// The snapshot.
+    pub snapshot: Arc<PolicySnapshot>,
+    asked_at_ms: u64,
 }
 
 impl PolicyKeeper {
@@ -47,7 +65,7 @@ impl PolicyKeeper {
             clock,
             open_credential,
             kept,
-            rows: Mutex::default(),
+            fetched: Mutex::default(),
             current: ArcSwapOption::empty(),
             confirmed_at_ms: AtomicU64::new(NEVER),
         }
@@ -71,38 +89,64 @@ impl PolicyKeeper {
         self.age_ms().is_some_and(|age_ms| age_ms <= UNKNOWN_KEY_MS)
     }
 
-    /// Reads what is newer than the rows at hand. `None` when nothing is. The caller publishes the snapshot when it has
-    /// prepared what the snapshot needs.
-    pub async fn fetch_newer(&self) -> Result<Option<Arc<PolicySnapshot>>, KeeperError> {
-        let mut rows = self.rows.lock().await;
+    /// Reads what is newer than the policy in force. `None` when nothing is. The caller publishes the snapshot when it has
+    /// prepared what the snapshot needs; until then the policy in force is not said to be current.
+    pub async fn fetch_newer(&self) -> Result<Option<Newer>, KeeperError> {
+        let mut fetched = self.fetched.lock().await;
         let asked_at_ms = self.clock.now().monotonic_ms;
-        let has_settings = rows.version() > 0;
-        if has_settings && self.store.policy_version().await? == rows.version() && self.current.load().is_some() {
-            self.confirmed_at_ms.store(asked_at_ms, Ordering::Relaxed);
-            return Ok(None);
+        if let Some(snapshot) = &fetched.snapshot {
+            let version = self.store.policy_version().await?;
+            if version == fetched.rows.version() {
+                if self.is_in_force(snapshot) {
+                    self.confirmed_at_ms.store(asked_at_ms, Ordering::Relaxed);
+                    return Ok(None);
+                }
+                // Whoever fetched it did not come to publish it.
+                let snapshot = Arc::clone(snapshot);
+                return Ok(Some(Newer { snapshot, asked_at_ms }));
+            }
+            if version < fetched.rows.version() {
+                tracing::warn!(
+                    version,
+                    known = fetched.rows.version(),
+                    "the database was restored to an earlier state; the whole policy is read again"
+                );
+                fetched.rows = PolicyRows::default();
+            }
         }
-        let changes = self
-            .store
-            .policy_changes(rows.version())
-            .await?
-            .ok_or(KeeperError::NoSettings)?;
-        rows.apply(changes);
-        self.confirmed_at_ms.store(asked_at_ms, Ordering::Relaxed);
-        Ok(rows.snapshot(&self.open_credential).map(Arc::new))
+        let since = fetched.rows.version();
+        let changes = self.store.policy_changes(since).await?.ok_or(KeeperError::NoSettings)?;
+        fetched.rows.apply(changes);
+        fetched.snapshot = fetched.rows.snapshot(&self.open_credential).map(Arc::new);
+        let newer = fetched.snapshot.clone();
+        Ok(newer.map(|snapshot| Newer { snapshot, asked_at_ms }))
     }
 
-    /// Puts a snapshot in force.
-    pub fn publish(&self, snapshot: Arc<PolicySnapshot>) {
-        self.current.store(Some(snapshot));
+    /// Puts a snapshot that was fetched in force.
+    pub fn publish(&self, newer: Newer) {
+        self.current.store(Some(newer.snapshot));
+        self.confirmed_at_ms.store(newer.asked_at_ms, Ordering::Relaxed);
     }
 
-    /// Writes the rows to the data directory, sealed, for a start without Postgres.
+    /// Puts the kept snapshot in force, unless there is one already. Nobody says that it is current.
+    pub fn publish_kept(&self, snapshot: Arc<PolicySnapshot>) {
+        self.current
+            .compare_and_swap(&None::<Arc<PolicySnapshot>>, Some(snapshot));
+    }
+
+    /// Writes the rows to the data directory, sealed, for a start without Postgres, unless they are there.
     pub async fn keep(&self) -> Result<(), KeptPolicyError> {
-        let whole = self.rows.lock().await.whole();
-        match whole {
-            Some(whole) => self.kept.write(whole).await,
-            None => Ok(()),
+        let mut fetched = self.fetched.lock().await;
+        let version = fetched.rows.version();
+        if fetched.kept_version == Some(version) {
+            return Ok(());
         }
+        let Some(whole) = fetched.rows.whole() else {
+            return Ok(());
+        };
+        self.kept.write(whole).await?;
+        fetched.kept_version = Some(version);
+        Ok(())
     }
 
     /// The snapshot of the rows kept in the data directory, if there are any: the start without Postgres. They are not
@@ -114,5 +158,10 @@ impl PolicyKeeper {
         let mut rows = PolicyRows::default();
         rows.apply(whole);
         Ok(rows.snapshot(&self.open_credential).map(Arc::new))
+    }
+
+    fn is_in_force(&self, snapshot: &Arc<PolicySnapshot>) -> bool {
+        let current = self.current.load();
+        current.as_ref().is_some_and(|current| Arc::ptr_eq(current, snapshot))
     }
 }
