@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use chrono::Utc;
 use control::Control;
 use gateway::clock::SystemClock;
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::DemoArgs;
 use crate::data_dir::DataDir;
 use crate::embedded_postgres::EmbeddedPostgres;
-use crate::serve::until_told_to_stop;
+use crate::serve::{Signals, until_told};
 use crate::site;
 use crate::wiring::{self, Running, Settings};
 
@@ -35,6 +35,10 @@ const MEMBER_EMAIL: &str = "mira@example.com";
 const PASSWORD: &str = "demo-password";
 /// What the simulated provider wants to be told.
 const CREDENTIAL: &str = "demo-provider-credential";
+/// What the demo remembers; there once its first start is finished.
+const MEMORY_FILE: &str = "demo.json";
+/// There while its first start is under way, and after one that was interrupted.
+const UNFINISHED_FILE: &str = "demo-unfinished";
 const TIME_ZONE: chrono_tz::Tz = chrono_tz::Europe::Berlin;
 
 /// What the demo remembers from its first start, in the data directory with mode 0600.
@@ -48,6 +52,7 @@ struct Memory {
 
 /// Runs the demo until told to stop.
 pub async fn demo(args: DemoArgs) -> anyhow::Result<()> {
+    let mut signals = Signals::install()?;
     let data_dir = DataDir::open(&args.data_dir)?;
     eprintln!(
         "Starting the demo in {} (delete it to start over) ...",
@@ -67,17 +72,15 @@ pub async fn demo(args: DemoArgs) -> anyhow::Result<()> {
     .await
     .context("the simulated provider cannot listen")?;
 
-    // The database is prepared before the gateway starts, so that its first policy has everything.
-    let postgres = EmbeddedPostgres::start(data_dir.path()).await?;
-    let memory = prepare(&data_dir, postgres.url(), &simulator).await;
-    let memory = match memory {
-        Ok(memory) => memory,
-        Err(error) => {
-            postgres.stop().await;
-            return Err(error);
-        }
+    // The database is prepared before the gateway starts, so that its first policy has everything. Whoever is told to stop
+    // meanwhile drops Postgres, which ends it.
+    let preparing = async {
+        let postgres = start_postgres(&data_dir).await?;
+        let memory = prepare(&data_dir, postgres.url(), &simulator).await?;
+        anyhow::Ok((postgres, memory))
     };
-    let running = wiring::start(Settings {
+    let (postgres, memory) = signals.unless_told(preparing).await?;
+    let starting = wiring::start(Settings {
         listen: args.listen,
         admin_listen: None,
         public_url: None,
@@ -94,15 +97,8 @@ pub async fn demo(args: DemoArgs) -> anyhow::Result<()> {
         grace: Duration::from_secs(5),
         clock: Arc::new(SystemClock::start()),
         after_admission: None,
-    })
-    .await;
-    let running = match running {
-        Ok(running) => running,
-        Err(error) => {
-            postgres.stop().await;
-            return Err(error);
-        }
-    };
+    });
+    let mut running = signals.unless_told(starting).await?;
     print_welcome(&running, &memory);
 
     let stop_traffic = CancellationToken::new();
@@ -113,16 +109,42 @@ pub async fn demo(args: DemoArgs) -> anyhow::Result<()> {
             stop_traffic.clone(),
         ))
     });
-    let told = until_told_to_stop().await;
-    stop_traffic.cancel();
-    if let Some(traffic) = traffic {
-        // It ends at its next step; its requests are finished by the gateway's own stop.
-        let _ = traffic.await;
+    let outcome = until_told(&mut running, &mut signals).await;
+    let stopping = async move {
+        stop_traffic.cancel();
+        if let Some(traffic) = traffic {
+            // It ends at its next step; its requests are finished by the gateway's own stop.
+            let _ = traffic.await;
+        }
+        running.stop().await;
+        simulator.stop().await;
+        postgres.stop().await;
+    };
+    signals.unless_told_again(stopping).await?;
+    outcome
+}
+
+/// Starts Postgres. What a first start that was interrupted has left is thrown away, as half an organisation is of no use;
+/// anybody else's database is left alone.
+async fn start_postgres(data_dir: &DataDir) -> anyhow::Result<EmbeddedPostgres> {
+    let cluster = data_dir.path().join("postgres");
+    let unfinished = data_dir.path().join(UNFINISHED_FILE);
+    let is_made = data_dir.path().join(MEMORY_FILE).exists();
+    if !is_made && cluster.exists() {
+        if !unfinished.exists() {
+            bail!(
+                "{} holds a database that is not the demo's; choose another directory with --data-dir",
+                data_dir.path().display()
+            );
+        }
+        // Starting it ends a server that was left behind on it.
+        EmbeddedPostgres::start(data_dir.path()).await?.stop().await;
+        std::fs::remove_dir_all(&cluster).with_context(|| format!("{} cannot be removed", cluster.display()))?;
     }
-    running.stop().await;
-    simulator.stop().await;
-    postgres.stop().await;
-    told
+    if !is_made {
+        std::fs::write(&unfinished, "").with_context(|| format!("{} cannot be written", unfinished.display()))?;
+    }
+    Ok(EmbeddedPostgres::start(data_dir.path()).await?)
 }
 
 /// Brings schema, organisation and history into the database, the first time; points the upstream at today's simulator.
@@ -141,7 +163,7 @@ async fn prepare(data_dir: &DataDir, url: &str, simulator: &Simulator) -> anyhow
         .create_settings(&settings, &secret_key.make_check(&SystemRandom))
         .await?;
     let control = Control::new(store.clone(), secret_key, Arc::new(SystemRandom));
-    let path = data_dir.path().join("demo.json");
+    let path = data_dir.path().join(MEMORY_FILE);
     let memory = match read_memory(&path)? {
         Some(memory) => {
             organisation::point_upstream_at(&control, &simulator.base_url(), now).await?;
@@ -152,6 +174,8 @@ async fn prepare(data_dir: &DataDir, url: &str, simulator: &Simulator) -> anyhow
             let made = organisation::create(&control, &simulator.base_url(), now).await?;
             history::create(&store, &made, now).await?;
             write_memory(&path, &made.memory)?;
+            // With the memory there, it means nothing any more.
+            let _ = std::fs::remove_file(data_dir.path().join(UNFINISHED_FILE));
             made.memory
         }
     };
@@ -175,15 +199,18 @@ fn read_memory(path: &Path) -> anyhow::Result<Option<Memory>> {
 fn write_memory(path: &Path, memory: &Memory) -> anyhow::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
+    // It is there whole or not at all: its presence says that the first start was finished.
+    let temporary = path.with_extension("new");
     let mut file = std::fs::OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .open(path)
-        .with_context(|| format!("{} cannot be written", path.display()))?;
+        .open(&temporary)
+        .with_context(|| format!("{} cannot be written", temporary.display()))?;
     file.write_all(&serde_json::to_vec_pretty(memory)?)?;
-    Ok(())
+    file.sync_all()?;
+    std::fs::rename(&temporary, path).with_context(|| format!("{} cannot be written", path.display()))
 }
 
 fn print_welcome(running: &Running, memory: &Memory) {

@@ -28,13 +28,17 @@ struct Readiness {
     counters: String,
 }
 
-/// `/healthz`, `/readyz` and `/metrics`.
-pub fn router(gateway: Arc<Gateway>) -> Router {
+/// `/healthz` and `/readyz`: what load balancers ask.
+pub fn probes(gateway: Arc<Gateway>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
         .with_state(gateway)
+}
+
+/// `/metrics`: names of models and how much they are used, so where the console has an address of its own it is there only.
+pub fn metrics(gateway: Arc<Gateway>) -> Router {
+    Router::new().route("/metrics", get(render)).with_state(gateway)
 }
 
 /// The process's one recorder; started by whoever asks first.
@@ -78,7 +82,7 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     (code, Json(readiness)).into_response()
 }
 
-async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
+async fn render(State(gateway): State<Arc<Gateway>>) -> Response {
     match recorder() {
         Some(recorder) => {
             gateway::metrics::report(&gateway.status(), gateway.limits().scope_count());

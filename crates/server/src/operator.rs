@@ -10,10 +10,14 @@ use store::random::SystemRandom;
 use store::sealing::SecretKey;
 
 use crate::config::OperatorCreateArgs;
-use crate::serve::OpenStore;
+use crate::serve::{OpenStore, Signals};
 
 /// Invites an operator and prints the one-time link.
 pub async fn create(args: OperatorCreateArgs) -> anyhow::Result<()> {
+    Signals::install()?.unless_told(invite(args)).await
+}
+
+async fn invite(args: OperatorCreateArgs) -> anyhow::Result<()> {
     let open = OpenStore::open(&args.database).await?;
     open.store.migrate().await?;
     // An invitation seals nothing, so any key will do.

@@ -1,13 +1,15 @@
 //! `tollgate serve` and `tollgate migrate`.
 
+use std::future::Future;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use chrono::Utc;
 use gateway::clock::SystemClock;
 use ledger::JournalSettings;
 use store::Store;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
 
 use crate::config::{DatabaseArgs, ServeArgs};
 use crate::data_dir::DataDir;
@@ -15,8 +17,12 @@ use crate::embedded_postgres::EmbeddedPostgres;
 use crate::site;
 use crate::wiring::{self, Running, Settings};
 
+/// How long a start waits for the set-up link.
+const SETUP_LINK_WAIT: Duration = Duration::from_secs(5);
+
 /// Serves until told to stop.
 pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
+    let mut signals = Signals::install()?;
     let data_dir = DataDir::open(&args.database.data_dir)?;
     let settings = Settings {
         listen: args.listen,
@@ -40,23 +46,26 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         clock: std::sync::Arc::new(SystemClock::start()),
         after_admission: None,
     };
-    let running = wiring::start(settings).await?;
+    let mut running = signals.unless_told(wiring::start(settings)).await?;
     eprintln!("Tollgate serves on http://{}", running.address);
     eprintln!("Console: {}", running.public_url);
     if let Some(link) = setup_link(&running).await? {
         eprintln!("Nobody can sign in yet. Open this link within a day to create the first operator:\n  {link}");
     }
-    until_told_to_stop().await?;
-    running.stop().await;
-    Ok(())
+    let outcome = until_told(&mut running, &mut signals).await;
+    signals.unless_told_again(running.stop()).await?;
+    outcome
 }
 
 /// Brings the schema up to date, and stops.
 pub async fn migrate(args: DatabaseArgs) -> anyhow::Result<()> {
-    let open = OpenStore::open(&args).await?;
-    let migrated = open.store.migrate().await;
-    open.close().await;
-    migrated?;
+    let migrating = async {
+        let open = OpenStore::open(&args).await?;
+        let migrated = open.store.migrate().await;
+        open.close().await;
+        Ok(migrated?)
+    };
+    Signals::install()?.unless_told(migrating).await?;
     eprintln!("The database schema is up to date.");
     Ok(())
 }
@@ -94,28 +103,62 @@ impl OpenStore {
 
 /// The one-time link for the first operator, while there is none.
 async fn setup_link(running: &Running) -> anyhow::Result<Option<String>> {
-    match running.control.create_setup_link(Utc::now()).await {
-        Ok(token) => Ok(token.map(|token| format!("{}/setup?token={}", running.public_url, token.reveal()))),
-        Err(control::ControlError::Unavailable(_)) => Ok(None),
-        Err(error) => Err(error).context("the set-up link cannot be made"),
+    let made = timeout(SETUP_LINK_WAIT, running.control.create_setup_link(Utc::now())).await;
+    match made {
+        Ok(Ok(token)) => Ok(token.map(|token| format!("{}/setup?token={}", running.public_url, token.reveal()))),
+        // The next start makes it, once there is a database.
+        Ok(Err(control::ControlError::Unavailable(_))) | Err(_) => Ok(None),
+        Ok(Err(error)) => Err(error).context("the set-up link cannot be made"),
     }
 }
 
-/// Returns at the first SIGTERM or Ctrl-C. A second one ends the process at once.
-pub(crate) async fn until_told_to_stop() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// SIGTERM and Ctrl-C, caught from the first moment on: the private Postgres runs in a process group of its own, and
+/// whoever just dies leaves it behind.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Catches them.
+    pub(crate) fn install() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?,
+            interrupt: signal(SignalKind::interrupt()).context("Ctrl-C cannot be caught")?,
+        })
     }
-    eprintln!("Stopping: answers under way are finished first. Once more to stop at once.");
-    tokio::spawn(async move {
+
+    /// Returns at the next one.
+    pub(crate) async fn told(&mut self) {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
-        std::process::exit(130);
-    });
-    Ok(())
+    }
+
+    /// Does the work unless told to stop before it is done; then what it has opened is closed by being dropped.
+    pub(crate) async fn unless_told<T>(&mut self, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+        tokio::select! {
+            done = work => done,
+            () = self.told() => bail!("told to stop before it was done"),
+        }
+    }
+
+    /// Stops in good order unless told so once more. Dropped, what stops ends at once, the private Postgres too.
+    pub(crate) async fn unless_told_again(&mut self, stopping: impl Future<Output = ()>) -> anyhow::Result<()> {
+        tokio::select! {
+            () = stopping => Ok(()),
+            () = self.told() => bail!("stopped at once; the next start books what was under way as abandoned"),
+        }
+    }
+}
+
+/// Waits until the process is told to stop, or cannot go on and says why.
+pub(crate) async fn until_told(running: &mut Running, signals: &mut Signals) -> anyhow::Result<()> {
+    let outcome = tokio::select! {
+        () = signals.told() => Ok(()),
+        fault = running.fault() => Err(fault),
+    };
+    eprintln!("Stopping: answers under way are finished first. Once more to stop at once.");
+    outcome
 }

@@ -1,26 +1,37 @@
 //! The process: what is opened, in which order, what runs, and how it all stops.
 
+use std::future::Future;
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use admin::state::AdminState;
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
 use chrono::Utc;
 use control::Control;
 use domain::error_chain::chain;
 use domain::policy::Settings as PolicySettings;
 use domain::prices::Unpriced;
+use futures_util::FutureExt as _;
+use gateway::background::supervise;
 use gateway::clock::Clock;
 use gateway::{AfterAdmission, Gateway, Parts};
+use http::StatusCode;
 use ledger::{Journal, JournalSettings, Shipper, ShipperSettings};
 use limits::Limits;
 use store::random::{Random, SystemRandom};
 use store::sealing::SecretKey;
 use store::sessions::Sessions;
-use store::{Store, StoreError};
+use store::{GATEWAY_CONNECTIONS_MAX, Store, StoreError};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -28,7 +39,7 @@ use tokio_util::task::TaskTracker;
 use crate::data_dir::DataDir;
 use crate::embedded_postgres::EmbeddedPostgres;
 use crate::health;
-use crate::listener::{listen, serve};
+use crate::listener::{ADMIN_CONNECTIONS_MAX, Closing, DoorSettings, IDLE_MS, connections_max, listen, serve};
 
 /// How long a first start waits for Postgres.
 const DATABASE_WAIT: Duration = Duration::from_secs(30);
@@ -38,6 +49,12 @@ const DATABASE_RETRY: Duration = Duration::from_millis(500);
 const RECOVERY_WAIT: Duration = Duration::from_secs(10);
 /// How long a stop waits for the journal to reach Postgres; what is left is shipped by the next start.
 const LAST_SHIPMENT_WAIT: Duration = Duration::from_secs(5);
+/// How long answers that are broken off after the grace period may take to say so.
+const FAREWELL_WAIT: Duration = Duration::from_secs(1);
+/// How long a stop waits for the connections to Postgres to close.
+const CLOSE_WAIT: Duration = Duration::from_secs(2);
+/// How long a page of the console may take. Its download of a report has a bound of its own.
+const PAGE_WAIT: Duration = Duration::from_secs(30);
 /// How often partitions are made ahead and what has ended deleted.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(600);
 
@@ -89,12 +106,14 @@ pub struct Running {
     pub gateway: Arc<Gateway>,
     /// The control plane.
     pub control: Arc<Control>,
-    /// Postgres.
+    /// Postgres, as the console reaches it.
     pub store: Store,
+    gateway_store: Store,
     grace: Duration,
     shipper: Shipper,
     serving: TaskTracker,
-    stop_serving: CancellationToken,
+    closing: Closing,
+    faults: mpsc::Receiver<anyhow::Error>,
     background: TaskTracker,
     stop_background: CancellationToken,
     instance: String,
@@ -121,6 +140,8 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         .or(postgres.as_ref().map(EmbeddedPostgres::url))
         .unwrap_or_default();
     let store = Store::connect_lazily(url)?;
+    // Connections of its own: a console full of reports must not keep policy, budgets or ledger waiting.
+    let gateway_store = Store::connect_lazily_with(url, GATEWAY_CONNECTIONS_MAX)?;
     let agreed = Agreed {
         time_zone: settings.time_zone,
         currency: settings.currency,
@@ -144,7 +165,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         );
     }
     let recovered_seq = journal.status(now.wall).last_seq;
-    let shipper = Shipper::with_settings(Arc::clone(&journal), store.clone(), ShipperSettings::default());
+    let shipper = Shipper::with_settings(Arc::clone(&journal), gateway_store.clone(), ShipperSettings::default());
     if is_prepared && let Err(error) = shipper.drain(RECOVERY_WAIT).await {
         tracing::warn!(
             error = chain(&error),
@@ -157,7 +178,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         instance: settings.instance.clone(),
         data_dir: settings.data_dir.path().to_owned(),
         secret_key: Arc::clone(&secret_key),
-        store: store.clone(),
+        store: gateway_store.clone(),
         journal: Arc::clone(&journal),
         limits: Limits::memory(limits::Settings::default()),
         client: upstream::Client::new(settings.upstream_timeouts),
@@ -175,27 +196,33 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
 
     // What runs beside the requests.
     let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
+    let (fault, faults) = mpsc::channel(1);
     gateway.spawn_background(&background, &stop_background);
-    background.spawn({
+    background.spawn(supervise("shipper", {
         let (shipper, stop) = (shipper.clone(), stop_background.clone());
-        async move { shipper.run(stop).await }
-    });
-    background.spawn({
+        move || shipper.clone().run(stop.clone())
+    }));
+    background.spawn(supervise("journal sync", {
         let (journal, stop) = (Arc::clone(&journal), stop_background.clone());
-        async move { journal.keep_synced(&stop).await }
-    });
-    let housekeeping = keep_house(
-        store.clone(),
-        Arc::clone(&control),
+        move || {
+            let (journal, stop) = (Arc::clone(&journal), stop.clone());
+            async move { journal.keep_synced(&stop).await }
+        }
+    }));
+    let house = Arc::new(House {
+        store: store.clone(),
+        control: Arc::clone(&control),
         agreed,
-        Arc::clone(&settings.clock),
-        Arc::clone(&random),
-        is_prepared,
-    );
+        clock: Arc::clone(&settings.clock),
+        random: Arc::clone(&random),
+        fault: fault.clone(),
+        is_prepared: AtomicBool::new(is_prepared),
+    });
+    let housekeeping = supervise("housekeeping", move || Arc::clone(&house).keep());
     background.spawn(stop_background.clone().run_until_cancelled_owned(housekeeping));
 
     // The doors.
-    let (serving, stop_serving) = (TaskTracker::new(), CancellationToken::new());
+    let (serving, closing) = (TaskTracker::new(), Closing::default());
     let listener = listen(settings.listen).await?;
     let admin_listener = match settings.admin_listen {
         Some(address) => Some(listen(address).await?),
@@ -224,20 +251,43 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         },
         Sessions::new(store.clone(), SecretKey::clone(&secret_key), Arc::clone(&random)),
     );
+    // The head of an answer within a bound; a body that is streamed has its own.
+    let console = console.layer(middleware::from_fn(within_bounds));
     let proxy = gateway::router(Arc::clone(&gateway));
-    let health = health::router(Arc::clone(&gateway));
+    let probes = health::probes(Arc::clone(&gateway));
+    let metrics = health::metrics(Arc::clone(&gateway));
+    let connections_max = connections_max();
+    tracing::info!(connections_max, "connections at once");
+    let open = |name, listener, router, connections_max| {
+        let settings = DoorSettings {
+            connections_max,
+            idle: Duration::from_millis(IDLE_MS),
+        };
+        let door = serve(listener, router, settings, closing.clone());
+        serving.spawn(keep_open(name, door, closing.stop.clone(), fault.clone()));
+    };
     match admin_listener {
         Some(admin_listener) => {
-            serving.spawn(serve(listener, proxy.merge(health.clone()), stop_serving.clone()));
-            serving.spawn(serve(admin_listener, console.merge(health), stop_serving.clone()));
-        }
-        None => {
-            serving.spawn(serve(
+            let admin_max = ADMIN_CONNECTIONS_MAX.min(connections_max / 4);
+            open(
+                "proxy",
                 listener,
-                console.merge(proxy).merge(health),
-                stop_serving.clone(),
-            ));
+                proxy.merge(probes.clone()),
+                connections_max - admin_max,
+            );
+            open(
+                "console",
+                admin_listener,
+                console.merge(probes).merge(metrics),
+                admin_max,
+            );
         }
+        None => open(
+            "proxy and console",
+            listener,
+            console.merge(proxy).merge(probes).merge(metrics),
+            connections_max,
+        ),
     }
     Ok(Running {
         address,
@@ -246,10 +296,12 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         gateway,
         control,
         store,
+        gateway_store,
         grace: settings.grace,
         shipper,
         serving,
-        stop_serving,
+        closing,
+        faults,
         background,
         stop_background,
         instance: settings.instance,
@@ -259,21 +311,43 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
 }
 
 impl Running {
-    /// Stops in good order: no new connections, answers under way finished within the grace period, everything journalled
-    /// and shipped as far as Postgres lets.
+    /// Waits until the process cannot go on, and says why.
+    pub async fn fault(&mut self) -> anyhow::Error {
+        match self.faults.recv().await {
+            Some(fault) => fault,
+            // Nobody is left to find a fault.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Stops in good order: no new connections, answers under way finished within the grace period and broken off after
+    /// it, everything journalled and shipped as far as Postgres lets. Every step has a bound. Dropped instead, the private
+    /// Postgres is ended at once and the rest is the next start's.
     pub async fn stop(self) {
-        self.stop_serving.cancel();
+        self.closing.stop.cancel();
         self.serving.close();
-        let answers = async {
+        let mut answers = pin!(async {
             self.serving.wait().await;
             self.gateway.finish().await;
-        };
-        if timeout(self.grace, answers).await.is_err() {
+        });
+        if timeout(self.grace, &mut answers).await.is_err() {
             tracing::warn!(
                 in_flight = self.gateway.in_flight(),
-                "the grace period is over; the next start books what is still under way as abandoned"
+                "the grace period is over; answers under way are broken off"
             );
+            self.gateway.end_answers();
+            // What is left then has a caller that does not read, or was never sent upstream.
+            if timeout(FAREWELL_WAIT, &mut answers).await.is_err() {
+                self.closing.end.cancel();
+                if timeout(FAREWELL_WAIT, &mut answers).await.is_err() {
+                    tracing::warn!(
+                        in_flight = self.gateway.in_flight(),
+                        "the next start books what is still under way as abandoned"
+                    );
+                }
+            }
         }
+        self.gateway.book_folded();
         self.stop_background.cancel();
         self.background.close();
         self.background.wait().await;
@@ -282,11 +356,39 @@ impl Running {
         }
         // Whether the row is removed or goes stale makes no difference to anyone but readers of the status page.
         let _ = self.store.remove_instance(&self.instance).await;
-        self.store.close().await;
+        let closed = async { tokio::join!(self.store.close(), self.gateway_store.close()) };
+        if timeout(CLOSE_WAIT, closed).await.is_err() {
+            tracing::warn!("connections to Postgres did not close in time");
+        }
         if let Some(postgres) = self.postgres {
             postgres.stop().await;
         }
         drop(self.data_dir);
+    }
+}
+
+/// A process whose door has fallen shut by itself serves nobody, and had better be started again.
+async fn keep_open(
+    name: &'static str,
+    door: impl Future<Output = ()>,
+    stop: CancellationToken,
+    fault: mpsc::Sender<anyhow::Error>,
+) {
+    let panicked = AssertUnwindSafe(door).catch_unwind().await.is_err();
+    if panicked || !stop.is_cancelled() {
+        // A full channel tells of a fault already.
+        let _ = fault.try_send(anyhow!("no more connections are accepted for {name}"));
+    }
+}
+
+async fn within_bounds(request: Request, next: Next) -> Response {
+    match timeout(PAGE_WAIT, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "This takes too long: the database does not answer. Try again shortly.\n",
+        )
+            .into_response(),
     }
 }
 
@@ -396,39 +498,59 @@ fn compare(agreed: &Agreed, stored: &store::settings::StoredSettings) -> anyhow:
     Ok(())
 }
 
-/// Makes partitions ahead and deletes sessions and links that have ended. Where the process started without Postgres, prepares the
-/// database once it is back.
-async fn keep_house(
+/// Makes partitions ahead and deletes sessions and links that have ended. Where the process started without Postgres,
+/// prepares the database once it is back.
+struct House {
     store: Store,
     control: Arc<Control>,
     agreed: Agreed,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
-    mut is_prepared: bool,
-) {
-    loop {
-        let now = clock.now().wall;
-        if !is_prepared {
-            match try_prepare_database(&store, &agreed, &*random, now).await {
-                Ok(()) => is_prepared = true,
-                Err(PrepareError::Store(_)) => {}
-                Err(PrepareError::Disagreement(error)) => tracing::error!("{error:#}"),
-            }
-        } else {
-            let done = async {
-                store.ensure_partitions(now).await?;
-                while control.delete_expired(now).await? > 0 {}
-                anyhow::Ok(())
+    fault: mpsc::Sender<anyhow::Error>,
+    is_prepared: AtomicBool,
+}
+
+impl House {
+    async fn keep(self: Arc<Self>) {
+        loop {
+            let pause = if self.is_prepared.load(Ordering::Relaxed) {
+                self.tidy_up().await;
+                HOUSEKEEPING_INTERVAL
+            } else {
+                self.prepare().await;
+                DATABASE_RETRY
             };
-            if let Err(error) = done.await {
-                tracing::warn!(error = format!("{error:#}"), "housekeeping failed; it is tried again");
+            sleep(pause).await;
+        }
+    }
+
+    async fn prepare(&self) {
+        let now = self.clock.now().wall;
+        match try_prepare_database(&self.store, &self.agreed, &*self.random, now).await {
+            Ok(()) => {
+                self.is_prepared.store(true, Ordering::Relaxed);
+                tracing::info!("Postgres is back, and the database is as it should be");
+            }
+            Err(PrepareError::Store(error)) if error.is_transient() => {}
+            Err(PrepareError::Store(error)) => {
+                tracing::error!(error = chain(&error), "the database cannot be used; it is tried again");
+            }
+            // Whoever serves on would bill in another zone or currency, or seal under another key, than the others.
+            Err(PrepareError::Disagreement(error)) => {
+                let _ = self.fault.try_send(error);
             }
         }
-        sleep(if is_prepared {
-            HOUSEKEEPING_INTERVAL
-        } else {
-            DATABASE_RETRY
-        })
-        .await;
+    }
+
+    async fn tidy_up(&self) {
+        let now = self.clock.now().wall;
+        let done = async {
+            self.store.ensure_partitions(now).await?;
+            while self.control.delete_expired(now).await? > 0 {}
+            anyhow::Ok(())
+        };
+        if let Err(error) = done.await {
+            tracing::warn!(error = format!("{error:#}"), "housekeeping failed; it is tried again");
+        }
     }
 }
