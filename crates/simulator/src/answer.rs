@@ -161,11 +161,13 @@ impl Choice {
 }
 
 /// Usage as the provider says it.
-pub(crate) fn usage_json(usage: &TokenUsage) -> Value {
+pub(crate) fn usage_json(usage: &TokenUsage, behaviour: &Behaviour) -> Value {
+    let prompt_tokens = behaviour.said_prompt_tokens.unwrap_or(usage.input_tokens());
+    let completion_tokens = behaviour.said_completion_tokens.unwrap_or(usage.output_tokens);
     json!({
-        "prompt_tokens": usage.input_tokens(),
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens(),
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens.saturating_add(completion_tokens),
         "prompt_tokens_details": { "cached_tokens": usage.cache_read_tokens },
         "completion_tokens_details": { "reasoning_tokens": usage.reasoning_tokens },
     })

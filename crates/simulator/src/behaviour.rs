@@ -22,6 +22,11 @@
 //! | `hold-after-chunks=3` | parks within a stream |
 //! | `no-usage` | says nothing about usage |
 //! | `usage-each-chunk` | says the running usage on every chunk of a stream, whether or not it was asked |
+//! | `says-prompt=0` | says this figure for the input instead of the true one |
+//! | `says-completion=0` | the same for the output |
+//! | `content-type=text/plain` | calls its answer this |
+//! | `content-encoding=gzip` | says that its answer is encoded so |
+//! | `quote-credential` | names the credential it was given and an account in its errors |
 //! | `reject-stream-options` | answers 400 to a request with `stream_options` |
 //! | `malformed` | answers with what is no JSON |
 
@@ -66,6 +71,16 @@ pub struct Behaviour {
     pub hides_usage: bool,
     /// Running usage on every chunk.
     pub has_usage_each_chunk: bool,
+    /// The input it says was used, whatever was.
+    pub said_prompt_tokens: Option<u64>,
+    /// The output it says was used, whatever was.
+    pub said_completion_tokens: Option<u64>,
+    /// What it calls its answer.
+    pub content_type: Option<String>,
+    /// How it says its answer is encoded.
+    pub content_encoding: Option<String>,
+    /// Names the credential in its errors.
+    pub quotes_credential: bool,
     /// Does not know `stream_options`.
     pub rejects_stream_options: bool,
     /// Answers with what is no JSON.
@@ -116,6 +131,7 @@ impl Behaviour {
                 "hold" => &mut self.holds,
                 "no-usage" => &mut self.hides_usage,
                 "usage-each-chunk" => &mut self.has_usage_each_chunk,
+                "quote-credential" => &mut self.quotes_credential,
                 "reject-stream-options" => &mut self.rejects_stream_options,
                 "malformed" => &mut self.is_malformed,
                 _ => return None,
@@ -123,8 +139,14 @@ impl Behaviour {
             *switch = true;
             return Some(());
         }
-        if name == "retry-after" {
-            self.retry_after = Some(value.replace('_', " "));
+        let text = match name {
+            "retry-after" => Some((&mut self.retry_after, value.replace('_', " "))),
+            "content-type" => Some((&mut self.content_type, value.to_owned())),
+            "content-encoding" => Some((&mut self.content_encoding, value.to_owned())),
+            _ => None,
+        };
+        if let Some((place, text)) = text {
+            *place = Some(text);
             return Some(());
         }
         let number: u64 = value.parse().ok()?;
@@ -141,6 +163,8 @@ impl Behaviour {
             "tokens" => self.output_tokens = Some(number),
             "reasoning" => self.reasoning_tokens = Some(number),
             "cached" => self.cached_tokens = Some(number),
+            "says-prompt" => self.said_prompt_tokens = Some(number),
+            "says-completion" => self.said_completion_tokens = Some(number),
             "reset-after-chunks" => self.reset_after_chunks = Some(number),
             "error-after-chunks" => self.error_after_chunks = Some(number),
             "close-after-chunks" => self.close_after_chunks = Some(number),

@@ -152,10 +152,10 @@ async fn answer(
     }
     if behaviour.resets {
         switch.reset();
-        return Err(ordered_failure(500, &behaviour));
+        return Err(ordered_failure(500, &behaviour, shared));
     }
     if let Some(status) = behaviour.status {
-        return Err(ordered_failure(status, &behaviour));
+        return Err(ordered_failure(status, &behaviour, shared));
     }
     if behaviour.rejects_stream_options && has_stream_options(body) {
         return Err(refuse(
@@ -211,14 +211,24 @@ async fn pause(millis: u64) {
     }
 }
 
-fn ordered_failure(status: u16, behaviour: &Behaviour) -> Box<Response> {
+/// What ordered failures say.
+fn failure_text(behaviour: &Behaviour, shared: &Shared) -> String {
+    let mut text = "The simulator was ordered to fail.".to_owned();
+    if behaviour.quotes_credential {
+        let credential = shared.config.credential.as_deref().unwrap_or_default();
+        text.push_str(&format!(" It was given {credential} for org-SimulatedAccount1."));
+    }
+    text
+}
+
+fn ordered_failure(status: u16, behaviour: &Behaviour, shared: &Shared) -> Box<Response> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let (kind, code) = match status.as_u16() {
         429 => ("requests", "rate_limit_exceeded"),
         400..=499 => ("invalid_request_error", "ordered_failure"),
         _ => ("server_error", "ordered_failure"),
     };
-    let mut response = failure(status, "The simulator was ordered to fail.", kind, code);
+    let mut response = failure(status, &failure_text(behaviour, shared), kind, code);
     if let Some(value) = behaviour
         .retry_after
         .as_deref()
@@ -239,9 +249,24 @@ pub(crate) fn failure(status: StatusCode, message: &str, kind: &'static str, cod
     (status, content_type, body.to_string()).into_response()
 }
 
-fn with_headers(mut response: Response, shared: &Shared, answer: &Answer, content_type: &'static str) -> Response {
+fn with_headers(
+    mut response: Response,
+    shared: &Shared,
+    answer: &Answer,
+    behaviour: &Behaviour,
+    content_type: &str,
+) -> Response {
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    let content_type = behaviour.content_type.as_deref().unwrap_or(content_type);
+    let named = [
+        (header::CONTENT_TYPE, Some(content_type)),
+        (header::CONTENT_ENCODING, behaviour.content_encoding.as_deref()),
+    ];
+    for (name, text) in named {
+        if let Some(Ok(value)) = text.map(HeaderValue::from_str) {
+            headers.insert(name, value);
+        }
+    }
     if let Ok(id) = HeaderValue::try_from(answer.id.replace("chatcmpl-", "req_")) {
         headers.insert(protocol::headers::X_REQUEST_ID, id);
     }
@@ -272,7 +297,7 @@ fn whole(flight: Flight, request: &ChatRequest, answer: &Answer, behaviour: &Beh
         "choices": choices,
     });
     if !behaviour.hides_usage {
-        body["usage"] = usage_json(&answer.usage);
+        body["usage"] = usage_json(&answer.usage, behaviour);
     }
     let text = if behaviour.is_malformed {
         "<html>not what you asked for".into()
@@ -295,6 +320,7 @@ fn whole(flight: Flight, request: &ChatRequest, answer: &Answer, behaviour: &Beh
         Response::new(Body::from_stream(body)),
         &shared,
         answer,
+        behaviour,
         "application/json",
     );
     response
@@ -337,6 +363,7 @@ fn streamed(
 ) -> Response {
     let shared = Arc::clone(&flight.shared);
     let pieces = pieces(request, &answer, &behaviour).into();
+    let named = behaviour.clone();
     let sending = Sending {
         flight,
         switch,
@@ -352,6 +379,7 @@ fn streamed(
         Response::new(Body::from_stream(body)),
         &shared,
         &answer,
+        &named,
         "text/event-stream",
     );
     response
@@ -396,7 +424,7 @@ impl Sending {
             self.flight.is_finished = true;
             self.is_over = true;
             let error = json!({ "error": {
-                "message": "The simulator was ordered to fail.", "type": "server_error", "param": null, "code": "ordered_failure",
+                "message": failure_text(&self.behaviour, &self.flight.shared), "type": "server_error", "param": null, "code": "ordered_failure",
             }});
             return Some((Ok(event(&error)), self));
         }
@@ -445,7 +473,7 @@ fn pieces(request: &ChatRequest, answer: &Answer, behaviour: &Behaviour) -> Vec<
     }
     if request.includes_usage() && !behaviour.hides_usage {
         let mut data = writer.chunk(json!([]));
-        data["usage"] = usage_json(&answer.usage);
+        data["usage"] = usage_json(&answer.usage, behaviour);
         writer.push(event(&data), 0, 0, false);
     }
     writer.push(Bytes::from_static(b"data: [DONE]\n\n"), 0, 0, false);
@@ -523,7 +551,7 @@ impl Writer<'_> {
         let choices = json!([{ "index": index, "delta": delta, "logprobs": null, "finish_reason": finish_reason }]);
         let mut data = self.chunk(choices);
         if self.behaviour.has_usage_each_chunk {
-            data["usage"] = usage_json(&self.sent);
+            data["usage"] = usage_json(&self.sent, self.behaviour);
         } else if self.request.includes_usage() && !self.behaviour.hides_usage {
             data["usage"] = Value::Null;
         }
