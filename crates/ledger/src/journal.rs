@@ -12,6 +12,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use domain::ledger::{HoldRecord, JournalRecord, Settlement};
 use parking_lot::Mutex;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -24,8 +25,13 @@ use crate::segment::{self, Segment};
 use crate::settings::{FsyncPolicy, JournalSettings};
 use crate::state::{Facts, Meaning, State};
 
-/// Room kept for the ending of every open hold, in bytes, so that a full journal still takes them.
-const ENDING_BYTES: u64 = 2_048;
+/// What an ending says beyond its hold, in bytes: use, attempts, verdicts of rehearsed limits. With the length of its hold,
+/// which names caller and tags, it is the room kept for every ending, so that a full journal still takes them.
+pub(crate) const ENDING_BYTES_BEYOND_HOLD: u64 = 4_096;
+/// Room for a request of usual size with its ending, in bytes: with less the status says that the journal is full.
+const REQUEST_BYTES: u64 = 8_192;
+/// Closed segments that may wait for their sync. With more, whoever appends waits for the disk.
+const FILES_UNSYNCED_MAX: usize = 8;
 
 /// Why a record was not appended.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +49,13 @@ pub enum AppendError {
     /// The disk refused a settlement. It is kept in memory and written before anything else is; should the process be
     /// killed before, its hold is settled as abandoned.
     #[error("the journal cannot be written; the settlement waits in memory")]
-    Deferred(#[source] io::Error),
+    Deferred {
+        /// The number it will have once it is written.
+        seq: u64,
+        /// What the disk said.
+        #[source]
+        source: io::Error,
+    },
 }
 
 /// What was found on disk.
@@ -137,9 +149,14 @@ impl Journal {
             holds: found.holds,
             ages: found.ages,
             owed: VecDeque::new(),
+            ending_seq: 0,
+            renumbered_seq: 0,
+            unsynced: Vec::new(),
+            has_new_names: true,
             disk_error: None,
             shipping_error: None,
         };
+        state.ending_seq = state.last_seq();
         for finished in state.take_finished() {
             segment::remove(directory, finished.first_seq).map_err(io)?;
         }
@@ -174,31 +191,33 @@ impl Journal {
     pub fn append(&self, record: &JournalRecord) -> Result<u64, AppendError> {
         let mut frame = frame::encode(record).ok_or(AppendError::TooLarge)?;
         let facts = Facts::of(record);
-        let seq = {
+        let (seq, must_sync) = {
             let mut state = self.state.lock();
             let paid = self.pay_owed(&mut state);
-            if facts.meaning != Meaning::Ending {
+            let seq = if facts.meaning == Meaning::Ending {
+                // Behind one that the disk would not take, so that each has the number it was promised.
+                match paid.and_then(|()| self.write(&mut state, facts, &mut frame)) {
+                    Ok(seq) => seq,
+                    Err(source) => {
+                        return Err(match state.owe(facts, frame) {
+                            Some(seq) => AppendError::Deferred { seq, source },
+                            None => AppendError::Io(source),
+                        });
+                    }
+                }
+            } else {
                 paid.map_err(AppendError::Io)?;
-                if self.is_full(&state, frame.len() as u64) {
+                let length = frame.len() as u64;
+                if self.is_full(&state, length + ending_bytes(length)) {
                     return Err(AppendError::Full);
                 }
-            }
-            match self.write(&mut state, facts, &mut frame) {
-                Ok(seq) => seq,
-                Err(error) => {
-                    let JournalRecord::Settlement(settlement) = record else {
-                        return Err(AppendError::Io(error));
-                    };
-                    if !state.holds.contains(facts.id) {
-                        return Err(AppendError::Io(error));
-                    }
-                    state.owed.push_back(Settlement::clone(settlement));
-                    return Err(AppendError::Deferred(error));
-                }
-            }
+                self.write(&mut state, facts, &mut frame).map_err(AppendError::Io)?
+            };
+            let is_behind = state.unsynced.len() > FILES_UNSYNCED_MAX;
+            (seq, self.settings.fsync == FsyncPolicy::Each || is_behind)
         };
-        if self.settings.fsync == FsyncPolicy::Each {
-            self.sync_through(seq);
+        if must_sync {
+            handing_over(|| self.sync_through(seq));
         }
         // Holds alone are no reason to bother Postgres.
         if facts.meaning != Meaning::Hold {
@@ -236,9 +255,22 @@ impl Journal {
                 .map(|at| (now - at).to_std().unwrap_or_default()),
             open_holds: state.holds.len(),
             complete_until: state.complete_until(now),
-            is_full: self.is_full(&state, 0),
+            is_full: self.is_full(&state, REQUEST_BYTES),
             last_error: state.disk_error.clone().or_else(|| state.shipping_error.clone()),
         }
+    }
+
+    /// The number of the last settlement, or of the last one that the disk has yet to take. What Postgres has up to here
+    /// lacks nothing that was settled so far.
+    pub fn last_ending_seq(&self) -> u64 {
+        self.state.lock().ending_seq
+    }
+
+    /// Whether Postgres's mark tells which of the numbers given here it contains. Not while it is the mark of an earlier
+    /// life whose directory was lost, nor until it has passed everything that was numbered anew because of that.
+    pub fn can_compare(&self, mark: u64) -> bool {
+        let state = self.state.lock();
+        !state.is_foreign(mark) && mark >= state.renumbered_seq
     }
 
     /// Tells each new mark, once what it stands for is committed.
@@ -266,17 +298,16 @@ impl Journal {
 
     /// New work is refused above the size, less what the open holds' endings will need.
     fn is_full(&self, state: &State, more: u64) -> bool {
-        let endings = (state.holds.len() + 1).saturating_mul(ENDING_BYTES);
+        let endings = state.holds.ending_bytes();
         state.bytes().saturating_add(endings).saturating_add(more) > self.settings.bytes_max
     }
 
     fn pay_owed(&self, state: &mut State) -> io::Result<()> {
-        while let Some(settlement) = state.owed.front() {
-            let record = JournalRecord::Settlement(Box::new(settlement.clone()));
-            if let Some(mut frame) = frame::encode(&record) {
-                self.write(state, Facts::of(&record), &mut frame)?;
+        while let Some(mut owed) = state.owed.pop_front() {
+            if let Err(error) = self.write(state, owed.facts, &mut owed.frame) {
+                state.owed.push_front(owed);
+                return Err(error);
             }
-            state.owed.pop_front();
         }
         Ok(())
     }
@@ -286,7 +317,7 @@ impl Journal {
         match &written {
             Ok(seq) => {
                 state.disk_error = None;
-                state.note(facts, *seq, state.active.first_seq);
+                state.note(facts, *seq, state.active.first_seq, ending_bytes(frame.len() as u64));
             }
             Err(error) => state.disk_error = Some(format!("the journal cannot be written: {error}")),
         }
@@ -317,13 +348,7 @@ impl Journal {
         if state.active.bytes == 0 && state.active.first_seq == first_seq {
             segment::remove(self.directory.path(), first_seq)?;
         }
-        let file = segment::create(self.directory.path(), first_seq)?;
-        if self.settings.fsync != FsyncPolicy::Os {
-            let synced = state.file.sync_data().and_then(|()| self.directory.sync());
-            if let Err(error) = synced {
-                tracing::error!(%error, "the disk did not confirm the journal");
-            }
-        }
+        let file = Arc::new(segment::create(self.directory.path(), first_seq)?);
         let closed = std::mem::replace(
             &mut state.active,
             Segment {
@@ -335,7 +360,12 @@ impl Journal {
         if closed.bytes > 0 {
             state.sealed.push_back(closed);
         }
-        state.file = Arc::new(file);
+        let closed = std::mem::replace(&mut state.file, file);
+        if self.settings.fsync != FsyncPolicy::Os {
+            // By whoever asks for the disk next, who does not hold the lock meanwhile.
+            state.unsynced.push(closed);
+            state.has_new_names = true;
+        }
         state.next_seq = first_seq;
         state.must_roll = false;
         Ok(())
@@ -347,19 +377,33 @@ impl Journal {
         if *synced >= seq {
             return;
         }
-        let (file, last_seq) = {
-            let state = self.state.lock();
-            (Arc::clone(&state.file), state.next_seq - 1)
+        let (closed, file, has_new_names, last_seq) = {
+            let mut state = self.state.lock();
+            if *synced >= state.next_seq - 1 {
+                return;
+            }
+            (
+                std::mem::take(&mut state.unsynced),
+                Arc::clone(&state.file),
+                std::mem::take(&mut state.has_new_names),
+                state.next_seq - 1,
+            )
         };
-        if *synced >= last_seq {
-            return;
+        // All of them, whatever one says: a sync that was asked for and failed cannot be made up for.
+        let mut outcome = Ok(());
+        for file in closed.iter().chain(std::iter::once(&file)) {
+            outcome = file.sync_data().and(outcome);
         }
-        match file.sync_data() {
+        if has_new_names {
+            outcome = self.directory.sync().and(outcome);
+        }
+        match outcome {
             Ok(()) => *synced = last_seq,
             Err(error) => {
                 tracing::error!(%error, "the disk did not confirm the journal");
                 let mut state = self.state.lock();
                 state.disk_error = Some(format!("the disk did not confirm the journal: {error}"));
+                state.has_new_names |= has_new_names;
                 // What a file's failed sync has lost is not told again by its next one, so go on in another file.
                 state.must_roll = true;
             }
@@ -376,6 +420,22 @@ impl Journal {
             }
         };
         self.directory.set_mark(mark)
+    }
+}
+
+/// The room to keep for the ending of a hold whose frame is so long.
+pub(crate) fn ending_bytes(hold_bytes: u64) -> u64 {
+    hold_bytes.saturating_add(ENDING_BYTES_BEYOND_HOLD)
+}
+
+/// Does what waits for the disk. On a thread that runs other tasks, too, those move to another one first.
+fn handing_over(work: impl FnOnce()) {
+    let can_hand_over =
+        Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if can_hand_over {
+        tokio::task::block_in_place(work);
+    } else {
+        work();
     }
 }
 

@@ -75,10 +75,9 @@ impl Shipper {
         }
     }
 
-    /// Ships until `stop`, and keeps the journal's files synced meanwhile. A batch that is under way at `stop` is rolled
-    /// back or recognised later.
+    /// Ships until `stop`. A batch that is under way then is rolled back or recognised later.
     pub async fn run(self, stop: CancellationToken) {
-        tokio::join!(self.ship_until(&stop), self.journal.keep_synced(&stop));
+        self.ship_until(&stop).await;
     }
 
     /// Ships everything that is in the journal now, trying again until `within` is over.
@@ -165,7 +164,11 @@ impl Shipper {
     }
 
     async fn try_step(&self, pace: &mut Pace) -> Result<Step, StepError> {
-        self.journal.retry_owed();
+        self.blocking(|journal| {
+            journal.retry_owed();
+            Ok(())
+        })
+        .await?;
         if !self.journal.has_met_postgres() {
             let mark = self.store.ledger_mark(self.journal.instance()).await?;
             self.adopt_mark(mark).await?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use domain::ids::RequestId;
-use domain::ledger::{JournalRecord, Settlement};
+use domain::ledger::JournalRecord;
 
 use crate::segment::Segment;
 
@@ -60,6 +60,14 @@ impl Facts {
     }
 }
 
+/// An ending that waits for the disk.
+#[derive(Debug)]
+pub(crate) struct Owed {
+    pub(crate) facts: Facts,
+    /// Not sealed yet.
+    pub(crate) frame: Vec<u8>,
+}
+
 /// Everything behind the journal's lock.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -75,8 +83,17 @@ pub(crate) struct State {
     pub(crate) has_met_postgres: bool,
     pub(crate) holds: OpenHolds,
     pub(crate) ages: Ages,
-    /// Endings that the disk would not take; at most one for each open hold.
-    pub(crate) owed: VecDeque<Settlement>,
+    /// Endings that the disk would not take; at most one for each open hold. Nothing else is written before them, so that
+    /// each gets the number it was promised.
+    pub(crate) owed: VecDeque<Owed>,
+    /// The last number given or promised to an ending.
+    pub(crate) ending_seq: u64,
+    /// The last number of those given anew above a foreign mark; 0 without.
+    pub(crate) renumbered_seq: u64,
+    /// Closed segments whose sync has not been asked for yet.
+    pub(crate) unsynced: Vec<Arc<File>>,
+    /// Whether a segment was made since the directory was last synced.
+    pub(crate) has_new_names: bool,
     pub(crate) disk_error: Option<String>,
     pub(crate) shipping_error: Option<String>,
 }
@@ -110,11 +127,32 @@ impl State {
             .fold(self.shipped_seq, u64::max)
     }
 
-    /// Takes note of a record in the segment that begins with `segment`.
-    pub(crate) fn note(&mut self, facts: Facts, seq: u64, segment: u64) {
+    /// Whether `mark` is that of an earlier life whose directory was lost, and says nothing about numbers given here.
+    pub(crate) fn is_foreign(&self, mark: u64) -> bool {
+        let first_seq = self.segments().next().map_or(self.next_seq, |oldest| oldest.first_seq);
+        mark >= self.next_seq || (!self.has_met_postgres && mark >= first_seq)
+    }
+
+    /// Keeps an ending for later, and answers the number it will have; `None` where no open hold waits for it.
+    pub(crate) fn owe(&mut self, facts: Facts, frame: Vec<u8>) -> Option<u64> {
+        if !self.holds.contains(facts.id) {
+            return None;
+        }
+        let seq = self.next_seq + self.owed.len() as u64;
+        self.owed.push_back(Owed { facts, frame });
+        self.ending_seq = self.ending_seq.max(seq);
+        Some(seq)
+    }
+
+    /// Takes note of a record in the segment that begins with `segment`. Should it be a hold, its ending will need up to
+    /// `ending_bytes`.
+    pub(crate) fn note(&mut self, facts: Facts, seq: u64, segment: u64, ending_bytes: u64) {
         match facts.meaning {
-            Meaning::Hold => self.holds.open(facts.id, segment, facts.counts_at),
-            Meaning::Ending => self.holds.end(facts.id),
+            Meaning::Hold => self.holds.open(facts.id, segment, facts.counts_at, ending_bytes),
+            Meaning::Ending => {
+                self.holds.end(facts.id);
+                self.ending_seq = self.ending_seq.max(seq);
+            }
             Meaning::Refusal => {}
         }
         if seq > self.shipped_seq {
@@ -142,18 +180,26 @@ impl State {
 pub(crate) struct OpenHolds {
     by_request: HashMap<RequestId, OpenHold>,
     by_segment: BTreeMap<u64, u64>,
+    ending_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct OpenHold {
     segment: u64,
     admitted_at: DateTime<Utc>,
+    ending_bytes: u64,
 }
 
 impl OpenHolds {
-    pub(crate) fn open(&mut self, id: RequestId, segment: u64, admitted_at: DateTime<Utc>) {
+    pub(crate) fn open(&mut self, id: RequestId, segment: u64, admitted_at: DateTime<Utc>, ending_bytes: u64) {
         self.end(id);
-        self.by_request.insert(id, OpenHold { segment, admitted_at });
+        let hold = OpenHold {
+            segment,
+            admitted_at,
+            ending_bytes,
+        };
+        self.by_request.insert(id, hold);
+        self.ending_bytes += ending_bytes;
         *self.by_segment.entry(segment).or_default() += 1;
     }
 
@@ -161,6 +207,7 @@ impl OpenHolds {
         let Some(hold) = self.by_request.remove(&id) else {
             return;
         };
+        self.ending_bytes -= hold.ending_bytes;
         if let Some(count) = self.by_segment.get_mut(&hold.segment) {
             *count -= 1;
             if *count == 0 {
@@ -171,6 +218,11 @@ impl OpenHolds {
 
     pub(crate) fn len(&self) -> u64 {
         self.by_request.len() as u64
+    }
+
+    /// Room that the endings of all of them may need.
+    pub(crate) fn ending_bytes(&self) -> u64 {
+        self.ending_bytes
     }
 
     pub(crate) fn contains(&self, id: RequestId) -> bool {

@@ -67,7 +67,8 @@ impl Found {
                 match facts.meaning {
                     Meaning::Hold => {
                         if let Ok(JournalRecord::Hold(hold)) = serde_json::from_slice(&bytes[json.clone()]) {
-                            self.holds.open(facts.id, first_seq, facts.counts_at);
+                            let room = super::ending_bytes(json.len() as u64);
+                            self.holds.open(facts.id, first_seq, facts.counts_at, room);
                             open.insert(facts.id, (*seq, *hold));
                         }
                     }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
 
 use domain::ledger::JournalRecord;
 
@@ -10,6 +11,7 @@ use super::recovery::glance;
 use crate::directory::Mark;
 use crate::frame::{self, FRAME_BYTES_MAX, Piece};
 use crate::segment::{self, Segment};
+use crate::settings::FsyncPolicy;
 use crate::state::{Facts, Meaning, State};
 
 /// Segments that may wait for the end of an old hold. With more, the hold is written again at the end of the journal.
@@ -63,8 +65,18 @@ impl Journal {
 
     /// Writes what the disk would not take before, if there is any.
     pub(crate) fn retry_owed(&self) {
-        // A failure is noted in the status, and this is called again.
-        let _ = self.pay_owed(&mut self.state.lock());
+        let written_seq = {
+            let mut state = self.state.lock();
+            if state.owed.is_empty() {
+                return;
+            }
+            // A failure is noted in the status, and this is called again.
+            let _ = self.pay_owed(&mut state);
+            state.next_seq - 1
+        };
+        if self.settings.fsync == FsyncPolicy::Each {
+            self.sync_through(written_seq);
+        }
     }
 
     /// Takes over Postgres's mark, which is the truth: after a lost answer it is ahead, after a restored backup behind. A
@@ -72,12 +84,7 @@ impl Journal {
     pub(crate) fn adopt_mark(&self, mark: u64) -> io::Result<()> {
         {
             let mut state = self.state.lock();
-            let first_seq = state
-                .segments()
-                .next()
-                .map_or(state.next_seq, |oldest| oldest.first_seq);
-            let is_foreign = mark >= state.next_seq || (!state.has_met_postgres && mark >= first_seq);
-            if is_foreign {
+            if state.is_foreign(mark) {
                 self.renumber_above(&mut state, mark)?;
             }
             if mark < state.shipped_seq {
@@ -221,7 +228,9 @@ impl Journal {
     /// A hold that stays open keeps its segment and all behind it. When these become many, what is still open in the oldest
     /// is written again at the end.
     fn carry_old_holds(&self, state: &mut State) {
-        while state.sealed.len() > SEGMENTS_HELD_MAX
+        // What the disk would not take before has been promised the next numbers.
+        while state.owed.is_empty()
+            && state.sealed.len() > SEGMENTS_HELD_MAX
             && let Some(oldest) = state.sealed.front().copied()
             && oldest.last_seq <= state.shipped_seq
             && state.holds.oldest_segment() == Some(oldest.first_seq)
@@ -247,6 +256,8 @@ impl Journal {
             next_seq = state.next_seq,
             "numbering the journal anew above Postgres's mark"
         );
+        // First what has been promised its numbers: they are given anew with the others.
+        self.pay_owed(state)?;
         let first_seq = state.next_seq.max(mark.saturating_add(1));
         // Killed before the end, the next start does all of it again, instead of taking the old numbers for shipped.
         self.directory.set_mark(Mark {
@@ -268,6 +279,16 @@ impl Journal {
             if segment.bytes > 0 {
                 self.append_again(state, segment, |_, _| true)?;
             }
+        }
+        state.renumbered_seq = state.last_seq();
+        state.ending_seq = state.renumbered_seq;
+        if self.settings.fsync != FsyncPolicy::Os {
+            // The only copy is about to be the new one. This happens when a lost directory meets Postgres, and never again.
+            for file in state.unsynced.drain(..).chain([Arc::clone(&state.file)]) {
+                file.sync_data()?;
+            }
+            self.directory.sync()?;
+            state.has_new_names = false;
         }
         for segment in old {
             segment::remove(self.directory.path(), segment.first_seq)?;

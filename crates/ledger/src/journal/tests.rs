@@ -181,7 +181,7 @@ fn a_hold_without_an_ending_is_settled_as_abandoned_once() {
 fn a_full_journal_refuses_new_requests_and_takes_endings() {
     let directory = TempDir::new().unwrap();
     let settings = JournalSettings {
-        bytes_max: 12_000,
+        bytes_max: 40_000,
         ..SMALL
     };
     let (journal, _) = Journal::open(directory.path(), "one", settings, at(0)).unwrap();
@@ -371,20 +371,47 @@ fn status_tells_depth_age_and_completeness() {
     assert_eq!(journal.status(at(30)).complete_until, at(30));
 }
 
-#[test]
-fn a_disk_that_refuses_stops_new_requests_and_keeps_settlements_for_later() {
-    let parent = TempDir::new().unwrap();
-    let directory = parent.path().join("journal");
-    let (journal, _) = Journal::open(&directory, "one", SMALL, at(0)).unwrap();
-    append_all(&journal, &[hold(0)]);
-    // A file that cannot be written, in a directory where none can be made.
-    {
-        let mut state = journal.state.lock();
+/// A journal on a disk that can be made to refuse.
+struct FailingDisk {
+    parent: TempDir,
+    journal: Arc<Journal>,
+}
+
+impl FailingDisk {
+    fn open() -> Self {
+        let parent = TempDir::new().unwrap();
+        let (journal, _) = Journal::open(&parent.path().join("journal"), "one", SMALL, at(0)).unwrap();
+        Self { parent, journal }
+    }
+
+    /// A file that cannot be written, in a directory where none can be made.
+    fn refuse(&self) {
+        let directory = self.parent.path().join("journal");
+        let mut state = self.journal.state.lock();
         let path = segment::path(&directory, state.active.first_seq);
         state.file = Arc::new(File::open(path).unwrap());
+        fs::rename(&directory, self.parent.path().join("away")).unwrap();
     }
-    fs::rename(&directory, parent.path().join("away")).unwrap();
-    assert!(matches!(journal.append(&settlement(0)), Err(AppendError::Deferred(_))));
+
+    fn mend(&self) {
+        fs::rename(self.parent.path().join("away"), self.parent.path().join("journal")).unwrap();
+    }
+
+    fn deferred(&self, number: u64) -> u64 {
+        match self.journal.append(&settlement(number)) {
+            Err(AppendError::Deferred { seq, .. }) => seq,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_refuses_stops_new_requests_and_keeps_settlements_for_later() {
+    let disk = FailingDisk::open();
+    let journal = &disk.journal;
+    append_all(journal, &[hold(0)]);
+    disk.refuse();
+    disk.deferred(0);
     assert!(matches!(journal.append(&hold(1)), Err(AppendError::Io(_))));
     assert!(
         matches!(journal.append(&settlement(900)), Err(AppendError::Io(_))),
@@ -392,15 +419,191 @@ fn a_disk_that_refuses_stops_new_requests_and_keeps_settlements_for_later() {
     );
     assert!(journal.status(at(0)).last_error.is_some());
     assert_eq!(journal.status(at(0)).open_holds, 1);
-    fs::rename(parent.path().join("away"), &directory).unwrap();
+    disk.mend();
     journal.append(&hold(1)).unwrap();
     let status = journal.status(at(0));
     assert_eq!((status.last_error, status.open_holds, status.depth), (None, 1, 3));
-    let found: Vec<_> = records(read_all(&journal, 0, 10))
+    let found: Vec<_> = records(read_all(journal, 0, 10))
         .into_iter()
         .map(|(_, record)| record)
         .collect();
     assert_eq!(found, [hold(0), settlement(0), hold(1)]);
+}
+
+#[test]
+fn a_settlement_that_waits_for_the_disk_gets_the_number_it_was_promised() {
+    let disk = FailingDisk::open();
+    let journal = &disk.journal;
+    append_all(journal, &[hold(0), hold(1), hold(2), hold(3)]);
+    disk.refuse();
+    let first = disk.deferred(0);
+    let second = disk.deferred(1);
+    assert_eq!(journal.last_ending_seq(), second);
+    disk.mend();
+    // An ending that comes now does not overtake the two.
+    let third = journal.append(&settlement(2)).unwrap();
+    let after = journal.append(&hold(4)).unwrap();
+    let found = records(read_all(journal, first - 1, 10));
+    assert_eq!(
+        found,
+        [
+            (first, settlement(0)),
+            (second, settlement(1)),
+            (third, settlement(2)),
+            (after, hold(4))
+        ]
+    );
+    assert_eq!(journal.last_ending_seq(), third);
+}
+
+#[test]
+fn an_old_hold_is_not_carried_forward_into_a_promised_number() {
+    let disk = FailingDisk::open();
+    let journal = &disk.journal;
+    append_all(journal, &[hold(0), hold(1)]);
+    let many: Vec<JournalRecord> = (2..60).map(rejection).collect();
+    let last = *append_all(journal, &many).last().unwrap();
+    disk.refuse();
+    let promised = disk.deferred(1);
+    disk.mend();
+    journal.mark_shipped(last);
+    journal.retry_owed();
+    assert_eq!(
+        records(read_all(journal, promised - 1, 1))[0],
+        (promised, settlement(1))
+    );
+}
+
+#[test]
+fn marks_cannot_be_compared_until_they_have_passed_what_was_numbered_anew() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    let given = append_all(&journal, &[hold(0), settlement(0)]);
+    let foreign = given[1] + 1_000;
+    assert!(journal.can_compare(given[0] - 1), "a mark below is of no other life");
+    assert!(!journal.can_compare(given[0]), "this one may be");
+    assert!(!journal.can_compare(foreign));
+    journal.adopt_mark(foreign).unwrap();
+    assert!(!journal.can_compare(foreign), "it contains neither of the two");
+    let last = journal.status(at(0)).last_seq;
+    assert!(!journal.can_compare(last - 1));
+    assert!(journal.can_compare(last));
+    assert_eq!(journal.last_ending_seq(), last);
+}
+
+/// The longest texts that a caller and a provider can bring into an entry.
+fn at_its_longest(record: JournalRecord) -> JournalRecord {
+    let lengthen = |identity: &mut domain::ledger::Identity| {
+        identity.tags = (0..16)
+            .map(|number| (format!("{number:064}"), "\u{1F600}".repeat(256)))
+            .collect();
+        identity.user_id = Some("\u{1F600}".repeat(domain::ledger::USER_ID_CHARS_MAX));
+        identity.user_agent = Some("\u{1F600}".repeat(domain::ledger::USER_AGENT_CHARS_MAX));
+    };
+    match record {
+        JournalRecord::Hold(mut hold) => {
+            lengthen(&mut hold.identity);
+            JournalRecord::Hold(hold)
+        }
+        JournalRecord::Settlement(mut settlement) => {
+            lengthen(&mut settlement.identity);
+            settlement.upstream_model = Some("m".repeat(100));
+            settlement.upstream_request_id = Some("r".repeat(200));
+            let attempt = domain::ledger::Attempt {
+                upstream_id: domain::ids::UpstreamId(uuid::Uuid::max()),
+                upstream_model: "m".repeat(100),
+                status: Some(503),
+                error: Some("connection reset by the provider".to_owned()),
+                first_byte_ms: i64::MAX,
+            };
+            settlement.attempts = vec![attempt; 4];
+            settlement.cost_nanos = domain::money::Nanos(i64::MAX);
+            settlement.overrun_nanos = domain::money::Nanos(i64::MAX);
+            settlement.usage.input_fresh_tokens = u64::MAX;
+            settlement.usage.output_tokens = u64::MAX;
+            JournalRecord::Settlement(settlement)
+        }
+        rejection => rejection,
+    }
+}
+
+#[test]
+fn room_is_kept_for_the_longest_endings_across_a_restart() {
+    let directory = TempDir::new().unwrap();
+    let settings = JournalSettings {
+        bytes_max: 500_000,
+        ..SMALL
+    };
+    let reopen = || Journal::open(directory.path(), "one", settings, at(0)).unwrap().0;
+    let mut journal = reopen();
+    let mut begun = 0;
+    while journal.append(&at_its_longest(hold(begun))).is_ok() {
+        begun += 1;
+        if begun == 3 {
+            drop(journal);
+            journal = reopen();
+        }
+    }
+    assert!(begun > 5);
+    for number in 0..begun {
+        journal.append(&at_its_longest(settlement(number))).unwrap();
+    }
+    let bytes = journal.status(at(0)).bytes;
+    assert!(bytes <= settings.bytes_max, "{bytes}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[expect(
+    clippy::await_holding_lock,
+    reason = "this lock stands for a disk that takes its time"
+)]
+async fn under_each_other_tasks_run_while_the_disk_takes_its_time() {
+    let directory = TempDir::new().unwrap();
+    let settings = JournalSettings {
+        fsync: FsyncPolicy::Each,
+        ..SMALL
+    };
+    let (journal, _) = Journal::open(directory.path(), "one", settings, at(0)).unwrap();
+    let slow = journal.synced_seq.lock();
+    let appending = tokio::spawn({
+        let journal = Arc::clone(&journal);
+        async move { journal.append(&rejection(0)) }
+    });
+    while journal.status(at(0)).depth == 0 {
+        tokio::task::yield_now().await;
+    }
+    let other = tokio::spawn(async {});
+    // The runtime's own clock might stand still, too.
+    let patience = std::time::Instant::now() + Duration::from_secs(10);
+    while !other.is_finished() && std::time::Instant::now() < patience {
+        tokio::task::yield_now().await;
+    }
+    let has_run = other.is_finished();
+    drop(slow);
+    assert!(has_run, "another task runs meanwhile");
+    appending.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn closed_segments_reach_the_disk_with_the_next_sync() {
+    let directory = TempDir::new().unwrap();
+    let settings = JournalSettings {
+        fsync: FsyncPolicy::Interval,
+        ..SMALL
+    };
+    let (journal, _) = Journal::open(directory.path(), "one", settings, at(0)).unwrap();
+    for number in 0..100 {
+        journal.append(&rejection(number)).unwrap();
+        assert!(journal.state.lock().unsynced.len() <= FILES_UNSYNCED_MAX);
+    }
+    let waiting = journal.state.lock().unsynced.len();
+    assert!(waiting > 0, "more than one segment was filled");
+    let stop = CancellationToken::new();
+    stop.cancel();
+    journal.keep_synced(&stop).await;
+    let state = journal.state.lock();
+    assert!(state.unsynced.is_empty() && !state.has_new_names);
+    assert_eq!(*journal.synced_seq.lock(), state.next_seq - 1);
 }
 
 #[test]
