@@ -7,6 +7,7 @@ mod control;
 mod endings;
 mod errors;
 mod ledger;
+mod lifecycle;
 mod outage;
 mod policy;
 mod sessions;

@@ -1,16 +1,28 @@
-//! A wire that can be cut: stands between a process and a server, to make the server go away and come back.
+//! A wire that can be cut or fall silent: stands between a process and a server, to make the server go away and come back.
 
 use std::net::SocketAddr;
 
+use tokio::io::{copy, copy_bidirectional, sink};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Forwards connections while it is not cut.
+/// What becomes of the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// They arrive.
+    Whole,
+    /// Connections break, and no other is answered.
+    Cut,
+    /// They are swallowed, and nobody is told.
+    Silent,
+}
+
+/// Forwards connections while it is whole.
 #[derive(Debug)]
 pub struct Wire {
     address: SocketAddr,
-    is_cut: watch::Sender<bool>,
+    state: watch::Sender<State>,
     task: JoinHandle<()>,
 }
 
@@ -22,13 +34,13 @@ impl Wire {
     pub async fn to(server: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let (is_cut, seen) = watch::channel(false);
+        let (state, seen) = watch::channel(State::Whole);
         let task = tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
                 tokio::spawn(forward(near, server.clone(), seen.clone()));
             }
         });
-        Self { address, is_cut, task }
+        Self { address, state, task }
     }
 
     /// Where to connect instead.
@@ -38,12 +50,18 @@ impl Wire {
 
     /// Breaks every connection and answers no other.
     pub fn cut(&self) {
-        self.is_cut.send_replace(true);
+        self.state.send_replace(State::Cut);
     }
 
-    /// Forwards again.
+    /// Swallows what is sent from now on, as a stopped server or a lost network does: connections stay open and can be
+    /// made, and nothing comes back.
+    pub fn silence(&self) {
+        self.state.send_replace(State::Silent);
+    }
+
+    /// Forwards again. Connections that were silent stay so: what was swallowed does not come back.
     pub fn mend(&self) {
-        self.is_cut.send_replace(false);
+        self.state.send_replace(State::Whole);
     }
 }
 
@@ -53,15 +71,26 @@ impl Drop for Wire {
     }
 }
 
-async fn forward(mut near: TcpStream, server: String, mut is_cut: watch::Receiver<bool>) {
-    if *is_cut.borrow() {
+async fn forward(mut near: TcpStream, server: String, mut state: watch::Receiver<State>) {
+    let begun_in = *state.borrow();
+    if begun_in == State::Cut {
         return;
     }
-    let Ok(mut far) = TcpStream::connect(server).await else {
-        return;
-    };
+    // Kept open while the wire is silent, as the server would.
+    let mut far = None;
+    if begun_in == State::Whole {
+        let Ok(connected) = TcpStream::connect(server).await else {
+            return;
+        };
+        let far = far.insert(connected);
+        tokio::select! {
+            _ = copy_bidirectional(&mut near, far) => return,
+            _ = state.wait_for(|state| *state != State::Whole) => {}
+        }
+    }
+    let mut nowhere = sink();
     tokio::select! {
-        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
-        _ = is_cut.wait_for(|is_cut| *is_cut) => {}
+        _ = copy(&mut near, &mut nowhere) => {}
+        _ = state.wait_for(|state| *state == State::Cut) => {}
     }
 }

@@ -1,6 +1,6 @@
 //! The whole product for one test: its own database, a simulated provider, a gateway with console, in this process.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,8 +43,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Options {
     /// The provider.
     pub simulator: SimulatorConfig,
-    /// Called once a request is admitted.
+    /// Called at every step of a request that was admitted.
     pub after_admission: Option<AfterAdmission>,
+    /// How long holds are kept.
+    pub limits: limits::Settings,
     /// Time-outs towards the provider.
     pub upstream_timeouts: upstream::Timeouts,
     /// The billing time zone.
@@ -99,6 +101,7 @@ impl Tollgate {
         let settings = settings(&database, wire.as_ref(), &data_dir, &clock, options.time_zone);
         let settings = Settings {
             after_admission: options.after_admission,
+            limits: options.limits,
             upstream_timeouts: options.upstream_timeouts,
             public_url: options.public_url,
             ..settings
@@ -125,6 +128,11 @@ impl Tollgate {
 
     /// Stops the process in good order and starts it again on the same data.
     pub async fn restart(self) -> Self {
+        self.restart_with(|settings| settings).await
+    }
+
+    /// The same with other settings.
+    pub async fn restart_with(self, change: impl FnOnce(Settings) -> Settings) -> Self {
         let Self {
             database,
             simulator,
@@ -136,7 +144,7 @@ impl Tollgate {
         } = self;
         running.stop().await;
         let settings = settings(&database, wire.as_ref(), &data_dir, &clock, time_zone);
-        let running = wiring::start(settings).await.expect("the process starts again");
+        let running = wiring::start(change(settings)).await.expect("the process starts again");
         Self {
             database,
             simulator,
@@ -146,6 +154,19 @@ impl Tollgate {
             data_dir,
             time_zone,
         }
+    }
+
+    /// Its data directory.
+    pub fn data_dir(&self) -> &Path {
+        self.data_dir.path()
+    }
+
+    /// The way to Postgres.
+    ///
+    /// # Panics
+    /// When the test did not ask for one that can be cut.
+    pub fn wire(&self) -> &Wire {
+        self.wire.as_ref().expect("a wire was asked for")
     }
 
     /// Its address.
@@ -249,7 +270,12 @@ impl Tollgate {
 
     /// A tenant with a key that is in force.
     pub async fn tenant_with_key(&self, limits: NodeLimits) -> (TenantId, String) {
-        let tenant = self.tenant("Tenant", limits).await;
+        self.named_tenant_with_key("Tenant", limits).await
+    }
+
+    /// The same under a name of its own.
+    pub async fn named_tenant_with_key(&self, name: &str, limits: NodeLimits) -> (TenantId, String) {
+        let tenant = self.tenant(name, limits).await;
         let key = self.issue(tenant).await.text.reveal().to_owned();
         self.in_force().await;
         (tenant, key)
@@ -330,6 +356,7 @@ fn settings(
         instance: "test-gateway".to_owned(),
         site_dir: site_dir(),
         journal: JournalSettings::default(),
+        limits: limits::Settings::default(),
         upstream_timeouts: upstream::Timeouts::default(),
         grace: Duration::from_secs(5),
         clock: Arc::<TestClock>::clone(clock),

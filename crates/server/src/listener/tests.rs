@@ -61,6 +61,17 @@ async fn door() -> (TcpStream, mpsc::Sender<Bytes>, Closing) {
     (stream, pieces, closing)
 }
 
+async fn read_until(stream: &mut TcpStream, word: &str) {
+    let mut buffer = [0; 1_024];
+    let mut seen = String::new();
+    while !seen.contains(word) {
+        let read = timeout(PATIENCE, stream.read(&mut buffer)).await.expect("in time");
+        let read = read.expect("an answer");
+        assert!(read > 0, "closed: {seen}");
+        seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
+}
+
 async fn read_to_end(stream: &mut TcpStream) -> String {
     let mut read = Vec::new();
     // A reset ends it as well as a close.
@@ -125,20 +136,11 @@ async fn an_answer_under_way_is_not_idle_however_long_it_is_silent() {
         .write_all(b"GET /slow HTTP/1.1\r\nhost: here\r\n\r\n")
         .await
         .expect("written");
-    let mut buffer = [0; 1_024];
     pieces.send(Bytes::from_static(b"first")).await.expect("taken");
-    let mut seen = String::new();
-    while !seen.contains("first") {
-        let read = timeout(PATIENCE, stream.read(&mut buffer))
-            .await
-            .expect("in time")
-            .expect("read");
-        assert!(read > 0, "closed: {seen}");
-        seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
-    }
+    read_until(&mut stream, "first").await;
     // Silence for longer than a connection may idle.
     assert!(
-        timeout(IDLE * 3, stream.read(&mut buffer)).await.is_err(),
+        timeout(IDLE * 3, stream.read_u8()).await.is_err(),
         "it was closed in the middle of an answer"
     );
     pieces.send(Bytes::from_static(b"last")).await.expect("taken");
@@ -156,6 +158,7 @@ async fn a_stop_lets_the_answer_under_way_finish_and_an_end_does_not() {
             .await
             .expect("written");
         pieces.send(Bytes::from_static(b"first")).await.expect("taken");
+        read_until(&mut stream, "first").await;
         closing.stop.cancel();
         if is_ended {
             closing.end.cancel();
