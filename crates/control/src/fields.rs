@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use chrono::{DateTime, LocalResult, NaiveDate, NaiveDateTime, TimeZone, Utc};
+use chrono::{DateTime, Datelike, LocalResult, NaiveDate, NaiveDateTime, TimeZone, Utc};
 use chrono_tz::Tz;
 use domain::money::Nanos;
 
@@ -16,6 +16,9 @@ pub const NAME_CHARS_MAX: usize = 100;
 pub const EMAIL_CHARS_MAX: usize = 254;
 /// The largest count that a limit takes: beyond every real use, and exact in every program that reads JSON.
 pub const COUNT_MAX: u64 = 1_000_000_000_000_000;
+
+/// Years that times are read in: Postgres does not keep every time that can be written.
+const YEARS: std::ops::RangeInclusive<i32> = 1970..=9999;
 
 /// Collects what is wrong with a form.
 #[derive(Debug, Default)]
@@ -50,18 +53,20 @@ impl Fields {
         self.errors.extend(other.errors);
     }
 
-    /// Reads a count such as `60`, `200,000` or `200000`; `None` when blank or wrong (which is noted).
+    /// Reads a count such as `60`, `200,000` or `200000`; `None` when blank or wrong (which is noted). Marks stand between
+    /// thousands only: to many people `1,5` is one and a half, and must not become fifteen.
     pub fn count(&mut self, field: impl Into<Cow<'static, str>>, text: &str) -> Option<u64> {
-        let digits: String = text
-            .trim()
-            .chars()
-            .filter(|character| !matches!(character, ',' | '_' | ' ' | '\u{a0}' | '\u{202f}'))
-            .collect();
-        if digits.is_empty() {
+        let text = text.trim();
+        if text.is_empty() {
             return None;
         }
+        let groups: Vec<&str> = text.split(is_thousands_mark).collect();
+        let is_grouped =
+            groups[1..].iter().all(|group| group.len() == 3) && (groups.len() == 1 || groups[0].len() <= 3);
+        let digits = groups.concat();
+        let is_whole = !groups[0].is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         match digits.parse::<u64>() {
-            Ok(count) if digits.bytes().all(|byte| byte.is_ascii_digit()) => Some(count),
+            Ok(count) if is_whole && is_grouped => Some(count),
             _ => {
                 self.refuse(field, "write a whole number such as 60 or 200,000, or leave this empty");
                 None
@@ -129,6 +134,10 @@ impl Fields {
             );
             return None;
         };
+        if !YEARS.contains(&local.year()) {
+            self.refuse(field, "write a year between 1970 and 9999");
+            return None;
+        }
         match zone.from_local_datetime(&local) {
             LocalResult::Single(at) | LocalResult::Ambiguous(at, _) => Some(at.with_timezone(&Utc)),
             LocalResult::None => {
@@ -172,6 +181,11 @@ impl Fields {
         }
         email.to_owned()
     }
+}
+
+/// What people write between thousands.
+fn is_thousands_mark(character: char) -> bool {
+    matches!(character, ',' | '_' | ' ' | '\u{a0}' | '\u{202f}')
 }
 
 #[cfg(test)]

@@ -197,6 +197,11 @@ fn check_routes(fields: &mut Fields, routes: &[Route]) -> Vec<Route> {
             "write the model's name at the provider",
         );
         fields.require(
+            !route.upstream_model.chars().any(char::is_control),
+            format!("routes.{index}.upstream_model"),
+            "a name has no line breaks or control characters",
+        );
+        fields.require(
             (0..=ROUTE_NUMBER_MAX).contains(&route.position),
             format!("routes.{index}.position"),
             "between 0 and 1000",

@@ -52,8 +52,11 @@ impl Control {
         now: DateTime<Utc>,
     ) -> Result<Person, SignInError> {
         let email = email.trim();
-        // Longer ones belong to nobody, and are not worth a hash or a row.
-        if email.chars().count() > EMAIL_CHARS_MAX || password.chars().count() > PASSWORD_CHARS_MAX {
+        // Longer ones, and those with control characters, belong to nobody and are not worth a hash or a row.
+        if email.chars().count() > EMAIL_CHARS_MAX
+            || email.chars().any(char::is_control)
+            || password.chars().count() > PASSWORD_CHARS_MAX
+        {
             return Err(SignInError::Refused);
         }
         let subjects = Subjects::of(email, peer.as_deref());
