@@ -260,9 +260,12 @@ fn group_columns(grouping: Grouping) -> Vec<&'static str> {
         .collect()
 }
 
+/// Characters that begin a formula somewhere; the last four are the wide forms of the first.
+const FORMULA_STARTS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
+
 /// A text that no spreadsheet takes for a formula: one that could be gets an apostrophe in front.
 fn safe_text(text: &str) -> String {
-    if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
+    if text.starts_with(FORMULA_STARTS) {
         format!("'{text}")
     } else {
         text.to_owned()

@@ -112,7 +112,7 @@ async fn many_rows_are_all_there_in_order() {
 
 #[test]
 fn names_cannot_become_formulas() {
-    for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"] {
+    for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "＝1+1", "＠SUM(A1)"] {
         assert_eq!(safe_text(text), format!("'{text}"));
     }
     assert_eq!(safe_text("Acme = good"), "Acme = good");
