@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize, Serializer};
 pub struct Draft {
     /// The form's action.
     pub action: String,
+    /// The page that the form is on.
+    #[serde(default)]
+    pub back: String,
     /// What was entered, passwords and credentials excepted.
     pub values: serde_json::Value,
     /// What is wrong, by field; the empty name is the form as a whole.

@@ -28,6 +28,8 @@ const IDLE_HOURS: i64 = 8;
 const ABSOLUTE_HOURS: i64 = 24;
 /// A session of somebody who is not signed in carries one form back and ends soon.
 const ANONYMOUS_MINUTES: i64 = 15;
+/// The largest form that such a session carries back, in bytes.
+const ANONYMOUS_DRAFT_BYTES_MAX: usize = 4_096;
 /// Use is noted at most so often: a page costs no write.
 const SEEN_EVERY_SECONDS: i64 = 60;
 /// How long a secret waits for its page.
@@ -87,9 +89,12 @@ pub async fn end(session: &Session) -> Result<(), PageError> {
     Ok(session.flush().await?)
 }
 
-/// Keeps a refused form for the page that shows it again.
+/// Keeps a refused form for the page that shows it again. Anybody can make sessions that nobody has signed in to, so those
+/// keep no more than people enter at the door.
 pub async fn keep_draft(session: &Session, draft: Draft) -> Result<(), PageError> {
-    shorten_anonymous(session).await?;
+    if shorten_anonymous(session).await? && draft.values.to_string().len() > ANONYMOUS_DRAFT_BYTES_MAX {
+        return Ok(());
+    }
     put(session, DRAFT, draft).await
 }
 
@@ -137,11 +142,13 @@ pub async fn take_secret<T: DeserializeOwned>(session: &Session, now: DateTime<U
         .and_then(|(_, secret)| serde_json::from_value(secret).ok()))
 }
 
-async fn shorten_anonymous(session: &Session) -> Result<(), PageError> {
-    if get::<PersonId>(session, PERSON).await?.is_none() {
+/// Lets the session of somebody who is not signed in end soon; whether it is one.
+async fn shorten_anonymous(session: &Session) -> Result<bool, PageError> {
+    let is_anonymous = get::<PersonId>(session, PERSON).await?.is_none();
+    if is_anonymous {
         session.set_expiry(Some(Expiry::OnInactivity(time::Duration::minutes(ANONYMOUS_MINUTES))));
     }
-    Ok(())
+    Ok(is_anonymous)
 }
 
 async fn get<T: DeserializeOwned>(session: &Session, field: &str) -> Result<Option<T>, PageError> {

@@ -186,6 +186,7 @@ async fn answer<F: Serialize>(
     };
     let draft = Draft {
         action: action.to_owned(),
+        back: back.to_owned(),
         values: serde_json::to_value(form).map_err(|_| PageError::Internal)?,
         errors,
         is_conflict,

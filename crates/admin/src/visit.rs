@@ -14,6 +14,7 @@ use domain::ids::TenantId;
 use domain::people::Role;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::DeserializeOwned;
 use tower_sessions::Session;
 
 use crate::error::{self, PageError};
@@ -97,6 +98,8 @@ pub struct Visit {
     pub format: Format,
     /// The address asked for.
     pub uri: Uri,
+    /// Whether a page is to be shown, and not only its headers.
+    is_page: bool,
     /// A form on its way back.
     pub draft: Option<Draft>,
     /// What was just done.
@@ -115,12 +118,13 @@ impl Visit {
         self.uri.path()
     }
 
-    /// The first value of a field of the query, unless empty.
+    /// The first value of a field of the query, unless empty. A NUL character, which Postgres does not take, becomes
+    /// U+FFFD, as in the ledger.
     pub fn query(&self, name: &str) -> Option<String> {
         let query = self.uri.query().unwrap_or_default();
         url::form_urlencoded::parse(query.as_bytes())
             .find(|(field, value)| field == name && !value.is_empty())
-            .map(|(_, value)| value.into_owned())
+            .map(|(_, value)| value.replace('\0', "\u{fffd}"))
     }
 
     /// Every value of a field of the query.
@@ -145,6 +149,15 @@ impl Visit {
     /// The actor of an operation.
     pub fn actor(&self) -> Result<&Actor, PageError> {
         self.visitor().map(|visitor| &visitor.actor)
+    }
+
+    /// The secret that waits to be shown once. Only a page that is really shown uses it up: a HEAD request shows nothing.
+    pub async fn take_secret<T: DeserializeOwned>(&self) -> Result<Option<T>, PageError> {
+        if self.is_page {
+            session::take_secret(&self.session, self.now()).await
+        } else {
+            Ok(None)
+        }
     }
 
     /// Makes the answer to this request the error's page.
@@ -176,6 +189,8 @@ pub async fn layer(State(state): State<AdminState>, session: Session, mut reques
     let response = next.run(request).await;
     match failure.get() {
         Some(error) => error::document(error),
+        // Forms end in an address or in a failure; what is left is a body that no form of ours has sent.
+        None if !is_read(&method) && response.status().is_server_error() => error::document(&PageError::Malformed),
         None => response,
     }
 }
@@ -197,13 +212,16 @@ async fn begin(state: AdminState, session: Session, arrival: Arrival) -> Result<
     } else {
         Messages::default()
     };
+    let address = uri.path_and_query().map_or("", |address| address.as_str());
     Ok(Visit {
         format: Format::new(&settings),
+        // A draft belongs to the page that its form is on: to one tenant, not to another one's form of the same kind.
+        draft: messages.draft.filter(|draft| draft.back == address),
+        is_page,
         uri,
         state,
         visitor,
         peer,
-        draft: messages.draft,
         notice: messages.notice,
         problem: messages.problem,
         session,
@@ -214,12 +232,15 @@ async fn begin(state: AdminState, session: Session, arrival: Arrival) -> Result<
 /// A page leads to the sign-in and back; a form cannot be repeated after it, so it leads to the sign-in only.
 fn to_the_door(visit: &Visit, method: &Method) -> Response {
     let address = visit.uri.path_and_query().map_or("/", |address| address.as_str());
-    let is_read = matches!(*method, Method::GET | Method::HEAD);
-    match (is_read, address) {
+    match (is_read(method), address) {
         (true, "/") => see_other("/sign-in"),
         (true, address) => see_other(&format!("/sign-in?next={}", utf8_percent_encode(address, QUERY))),
         (false, _) => see_other("/sign-in?ended=1"),
     }
+}
+
+fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
 }
 
 /// The answer to a post: get this address instead.

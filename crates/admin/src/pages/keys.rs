@@ -425,7 +425,7 @@ async fn key_fields(
 /// Shows the secret of a key that was just issued, once.
 pub fn issued() -> AnyView {
     page::behind_the_door(|visit| async move {
-        let secret: Option<IssuedSecret> = session::take_secret(&visit.session, visit.now()).await?;
+        let secret: Option<IssuedSecret> = visit.take_secret().await?;
         let Some(secret) = secret else {
             let content = view! {
                 {shell::page_head("This secret was shown already", "", ().into_any())}
