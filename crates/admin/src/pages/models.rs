@@ -701,11 +701,24 @@ pub async fn add_price(#[server(flatten)] form: PriceForm) -> Result<(), ServerF
                 .state
                 .control
                 .add_price(visit.actor()?, &form.model, &draft, visit.now())
-                .await?;
+                .await
+                .map_err(beside_the_tier)?;
             Ok::<_, Refused>(Done::say(to, "The price was added."))
         },
     )
     .await
+}
+
+/// The form has one tier, whose errors stand beside the number of tokens that it begins above.
+fn beside_the_tier(error: ControlError) -> ControlError {
+    let ControlError::Invalid(errors) = error else {
+        return error;
+    };
+    let placed = errors.into_iter().map(|error| match error.field.as_ref() {
+        "tiers" => FieldError::new("tier_above", error.message),
+        _ => error,
+    });
+    ControlError::Invalid(placed.collect())
 }
 
 /// Removes a price; its time goes to the price before it.

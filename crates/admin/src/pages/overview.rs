@@ -4,6 +4,7 @@ use control::reports::{OverviewView, ReportFilter, ReportRow};
 use control::tenants::TenantSummary;
 use domain::key_text::masked;
 use domain::limits::Scope;
+use domain::money::Nanos;
 use domain::reports::{Completeness, MonthState, Totals};
 use leptos::prelude::*;
 
@@ -196,7 +197,7 @@ async fn budgets(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError>
     let body = if tenants.is_empty() {
         table::empty(
             "No tenants yet. Start with an upstream, a model and its price; then make a tenant and issue a key.",
-            view! { <a class="button button-primary" href="/tenants/new">"New tenant"</a> }.into_any(),
+            first_step(visitor),
         )
     } else {
         table::table(
@@ -215,6 +216,21 @@ async fn budgets(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError>
         </section>
     }
     .into_any())
+}
+
+/// Where an empty installation begins.
+fn first_step(visitor: &Visitor) -> AnyView {
+    if !visitor.is_operator() {
+        return ().into_any();
+    }
+    view! {
+        <p class="actions">
+            <a class="button button-primary" href="/upstreams/new">"New upstream"</a>
+            <a class="button" href="/models/new">"New model"</a>
+            <a class="button" href="/tenants/new">"New tenant"</a>
+        </p>
+    }
+    .into_any()
 }
 
 fn tenant_row(tenant: &TenantSummary, format: &Format) -> AnyView {
@@ -240,6 +256,8 @@ fn top_models(view: &OverviewView, format: &Format) -> AnyView {
         .overview
         .top_models
         .iter()
+        // Requests that were refused before their model was known have a row of their own, without any cost.
+        .filter(|row| row.totals.requests > 0 || row.totals.charged() != Nanos::ZERO)
         .map(|row| {
             let model = row.model.clone().unwrap_or_else(|| "no model".to_owned());
             view! {

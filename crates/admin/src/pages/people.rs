@@ -90,10 +90,15 @@ fn actions(person: &Person) -> AnyView {
                 <input type="hidden" name="id" value=id.clone() />
                 <button class="button" type="submit" aria-label=format!("New link for {name}")>"New link"</button>
             </form>
-            <form method="post" action=DisablePerson::PATH>
-                {hidden()}
-                <button class="button" type="submit" aria-label=format!("Close {name}'s account")>"Close"</button>
-            </form>
+            // One more step: what this revokes cannot be brought back.
+            <details class="ask">
+                <summary class="button" aria-label=format!("Close {name}'s account")>"Close"</summary>
+                <form method="post" action=DisablePerson::PATH>
+                    {hidden()}
+                    <p>"Ends their sessions and revokes their keys for good."</p>
+                    <button class="button button-danger" type="submit">"Close the account"</button>
+                </form>
+            </details>
         </div>
     }
     .into_any()
@@ -172,7 +177,7 @@ fn role_text(role: Role) -> &'static str {
 pub fn link() -> AnyView {
     page::behind_the_door(|visit| async move {
         visit.visitor()?;
-        let link: Option<IssuedLink> = session::take_secret(&visit.session, visit.now()).await?;
+        let link: Option<IssuedLink> = visit.take_secret().await?;
         let content = match link {
             Some(link) => {
                 let url = format!(
