@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use domain::error_chain::chain;
 use domain::limits::{Dimension, Limit, Scope};
 use domain::policy::Settings;
 use ledger::Journal;
@@ -150,7 +151,31 @@ impl Budgets {
         if wanted.is_empty() || !self.are_open() {
             return Ok(());
         }
-        let wanted: Vec<BudgetKey> = wanted.into_iter().collect();
+        // One filter that Postgres cannot take must not keep all others from being read: the batch is halved until it is
+        // alone, and its budget stays closed.
+        let mut batches: Vec<Vec<BudgetKey>> = vec![wanted.into_iter().collect()];
+        while let Some(mut batch) = batches.pop() {
+            match self.read_batch(policy, &batch).await {
+                Ok(()) => {}
+                Err(error) if error.is_content() && batch.len() > 1 => {
+                    let rest = batch.split_off(batch.len() / 2);
+                    batches.extend([rest, batch]);
+                }
+                Err(error) if error.is_content() => {
+                    let scopes: Vec<String> = batch.iter().map(|key| key.scope.to_string()).collect();
+                    tracing::error!(
+                        error = chain(&error),
+                        ?scopes,
+                        "a budget cannot be read; it stays closed"
+                    );
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_batch(&self, policy: &PolicySnapshot, wanted: &[BudgetKey]) -> Result<(), StoreError> {
         let filters: Vec<BudgetFilter> = wanted.iter().map(|key| filter(key, policy)).collect();
         let sums = self.store.budgets_spent(&filters).await?;
         let mark = sums.marks.get(&self.instance).copied().unwrap_or(0);
