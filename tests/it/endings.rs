@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use control::limits::NodeLimits;
 use domain::ids::TenantId;
+use gateway::Step;
 use serde_json::json;
 use sqlx::Row as _;
 use test_support::tollgate::{MODEL, Options, Tollgate, chat_body};
@@ -302,7 +303,7 @@ async fn a_provider_that_is_not_there_is_a_503_with_a_retry_hint() {
 #[tokio::test]
 async fn a_handler_that_panics_leaves_one_row_and_no_hold() {
     let options = Options {
-        after_admission: Some(Arc::new(|_| panic!("on purpose"))),
+        after_admission: Some(Arc::new(|_, step| assert_ne!(step, Step::Admitted, "on purpose"))),
         ..Options::default()
     };
     let tollgate = Tollgate::start_with(options).await;

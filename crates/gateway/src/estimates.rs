@@ -1,12 +1,21 @@
 //! What requests are thought to use, learned from what they used.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::ledger::{Outcome, Settlement};
 use domain::policy::{Key, Model};
+use domain::refusals::RefusalCode;
 use domain::usage::UsageSource;
 use protocol::openai_chat::{ChatRequest, OutputSizes};
 use tokens::{Counter, OFFLOAD_BYTES_MIN, OutputBook, RatioBook, guess_output};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::refusal::Refusal;
+
+/// How long a large body waits for its turn to be counted, in milliseconds.
+const COUNTING_WAIT_MS: u64 = 10_000;
 
 /// What one request is thought to use, in tokens: (input, output).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +31,25 @@ pub(crate) struct RequestEstimate {
 }
 
 /// The books estimates are made from.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Estimates {
     counter: Arc<Counter>,
+    /// As many large bodies are counted at once as there are cores: more would only take threads from everybody else.
+    counting: Arc<Semaphore>,
     ratios: RatioBook,
     outputs: OutputBook,
+}
+
+impl Default for Estimates {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            counter: Arc::default(),
+            counting: Arc::new(Semaphore::new(cores)),
+            ratios: RatioBook::default(),
+            outputs: OutputBook::default(),
+        }
+    }
 }
 
 impl Estimates {
@@ -35,15 +58,36 @@ impl Estimates {
         self.counter.warm();
     }
 
-    /// The estimate of `request`. Large bodies are counted off the async threads.
-    pub(crate) async fn estimate(&self, request: &Arc<ChatRequest>, model: &Model, key: &Key) -> RequestEstimate {
+    /// The estimate of `request`. Large bodies are counted off the async threads, a few at a time.
+    ///
+    /// # Errors
+    /// When a large body's turn does not come in time.
+    pub(crate) async fn estimate(
+        &self,
+        request: &Arc<ChatRequest>,
+        model: &Model,
+        key: &Key,
+    ) -> Result<RequestEstimate, Refusal> {
         let count = {
             let (counter, request, encoding) = (Arc::clone(&self.counter), Arc::clone(request), model.encoding);
             let ratio = self.ratios.ratio(&model.name);
             move || counter.estimate_input(encoding, ratio, request.messages(), request.parts())
         };
         let input = if request.part_bytes() >= OFFLOAD_BYTES_MIN {
-            match tokio::task::spawn_blocking(count).await {
+            let turn = Arc::clone(&self.counting).acquire_owned();
+            let Ok(Ok(turn)) = timeout(Duration::from_millis(COUNTING_WAIT_MS), turn).await else {
+                return Err(Refusal::plain(
+                    RefusalCode::Overloaded,
+                    "Too many large requests are being read at once. Retry shortly.",
+                ));
+            };
+            // The turn goes with the counting, which goes on although its caller may leave.
+            let counted = tokio::task::spawn_blocking(move || {
+                let input = count();
+                drop(turn);
+                input
+            });
+            match counted.await {
                 Ok(input) => input,
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             }
@@ -56,12 +100,12 @@ impl Estimates {
         let expected_output = self
             .outputs
             .expected(key.id, &model.name, output_cap_tokens, output_cap_tokens);
-        RequestEstimate {
+        Ok(RequestEstimate {
             expected: (input.expected_tokens, expected_output.saturating_mul(choices)),
             ceiling: (input.ceiling_tokens, output_cap_tokens.saturating_mul(choices)),
             output_cap_tokens,
             guess_tokens: input.guess_tokens,
-        }
+        })
     }
 
     /// The output of an answer by its size, for want of a report.

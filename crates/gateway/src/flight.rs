@@ -188,6 +188,13 @@ impl Flight {
         }
     }
 
+    /// Says in a word what was wrong with the last try.
+    pub(crate) fn blame_attempt(&mut self, error: &str) {
+        if let Some(attempt) = self.admitted.as_mut().and_then(|admitted| admitted.attempts.last_mut()) {
+            attempt.error = Some(error.to_owned());
+        }
+    }
+
     /// Notes the head of the answer: the provider's id of the request and the status the caller is given.
     pub(crate) fn note_head(&mut self, upstream_request_id: Option<String>, status: u16, now: Now) {
         let first_byte_ms = between_ms(self.arrived, now);
@@ -306,13 +313,16 @@ impl Flight {
                 .map(|admitted| admitted.hold.rehearsed().to_vec())
                 .unwrap_or_default(),
         };
-        metrics::settled(&settlement);
-        self.gateway
-            .estimates
-            .learn(&settlement, self.learning.0, self.learning.1);
-        log_settlement(&settlement, &self.caller.key.public_id);
+        // The row first: nothing that is only told may come between a request and its row.
         let record = JournalRecord::Settlement(Box::new(settlement));
         let seq = crate::rejections::append_or_log(&self.gateway.journal, &record);
+        if let JournalRecord::Settlement(settlement) = &record {
+            metrics::settled(settlement);
+            self.gateway
+                .estimates
+                .learn(settlement, self.learning.0, self.learning.1);
+            log_settlement(settlement, &self.caller.key.public_id);
+        }
         let actual = Amounts {
             input_tokens: ending.usage.input_tokens(),
             output_tokens: ending.usage.output_tokens,
@@ -323,10 +333,10 @@ impl Flight {
 }
 
 impl Drop for Flight {
-    /// The unplanned endings: a panic, or a handler dropped because its caller left.
+    /// The unplanned endings: a panic, or a handler dropped because its caller left or the process stops.
     fn drop(&mut self) {
         if !self.has_ended {
-            let outcome = if std::thread::panicking() {
+            let outcome = if std::thread::panicking() || self.gateway.ending.is_cancelled() {
                 Outcome::GatewayError
             } else {
                 Outcome::ClientClosed

@@ -8,6 +8,7 @@ pub mod authenticate;
 pub mod background;
 pub mod budgets;
 pub mod clock;
+mod end_users;
 mod error;
 mod estimates;
 mod flight;
@@ -16,9 +17,11 @@ pub mod metrics;
 pub mod pipeline;
 pub mod policy;
 mod pricing;
+mod quirks;
 mod refusal;
 mod rejections;
 pub mod relay;
+mod room;
 mod routes;
 mod status;
 
@@ -44,13 +47,27 @@ pub use routes::router;
 use authenticate::{Caller, Unauthenticated, authenticate};
 use budgets::Budgets;
 use clock::Clock;
+use end_users::EndUsers;
 use estimates::Estimates;
 use kept_policy::KeptPolicy;
 use policy::{OpenCredential, PolicyKeeper};
+use quirks::Quirks;
 use rejections::Rejections;
+use room::Room;
 
-/// Called for every request once it is admitted and before its hold is journalled. Tests fail here on purpose.
-pub type AfterAdmission = Arc<dyn Fn(RequestId) + Send + Sync>;
+/// Called at every [`Step`] of a request that was admitted. Tests fail here on purpose.
+pub type AfterAdmission = Arc<dyn Fn(RequestId, Step) + Send + Sync>;
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It is admitted, and its hold is not journalled yet.
+    Admitted,
+    /// It is about to go to the provider.
+    Sending,
+    /// An event of its answer was passed on.
+    Streaming,
+}
 
 /// What a gateway is made of.
 pub struct Parts {
@@ -89,6 +106,9 @@ pub struct Gateway {
     pub(crate) keeper: PolicyKeeper,
     pub(crate) budgets: Budgets,
     pub(crate) estimates: Estimates,
+    pub(crate) room: Room,
+    pub(crate) end_users: EndUsers,
+    pub(crate) quirks: Quirks,
     pub(crate) rejections: Rejections,
     pub(crate) tasks: TaskTracker,
     /// Cancelled when the grace of a stop is over: answers still under way end at once, as the gateway's own error.
@@ -155,6 +175,9 @@ impl Gateway {
             keeper,
             budgets,
             estimates: Estimates::default(),
+            room: Room::default(),
+            end_users: EndUsers::default(),
+            quirks: Quirks::default(),
             rejections: Rejections::default(),
             tasks: TaskTracker::new(),
             ending: CancellationToken::new(),
@@ -216,9 +239,9 @@ impl Gateway {
         answer
     }
 
-    pub(crate) fn after_admission(&self, id: RequestId) {
+    pub(crate) fn after_admission(&self, id: RequestId, step: Step) {
         if let Some(hook) = &self.after_admission {
-            hook(id);
+            hook(id, step);
         }
     }
 

@@ -6,30 +6,36 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use domain::ledger::USER_ID_CHARS_MAX;
-use domain::limits::Dimension;
-use domain::policy::Route;
+use domain::limits::{Dimension, Scope};
+use domain::policy::{Dialect, Route};
 use domain::priority::Priority;
 use domain::refusals::RefusalCode;
 use http::HeaderMap;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use limits::{Admission, ScopeLimits, UpstreamCandidate};
+use limits::{Admission, Now, ScopeLimits, UpstreamCandidate};
 use protocol::headers;
 use protocol::openai_chat::{ChatRequest, Rewrite};
 use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
 
 use crate::authenticate::Caller;
+use crate::end_users::END_USERS_MAX;
 use crate::flight::Flight;
 use crate::policy::{ModelPolicy, RequestUser, UpstreamPolicy};
 use crate::pricing::Pricing;
 use crate::refusal::Refusal;
-use crate::{Gateway, error, metrics, relay};
+use crate::{Gateway, Step, error, metrics, relay, room};
 
 /// The longest body that is read, in bytes. Images travel inside it.
 pub const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How long a caller may take to send its body, in milliseconds.
 pub const BODY_READ_MS: u64 = 60_000;
+/// How often a body is in memory until its provider answers: as it came, and as it goes up.
+const COPIES_PER_BODY: usize = 2;
+/// Goes before an end user's name that looks like a person's id, so that nobody is counted as somebody else.
+const END_USER_PREFIX: &str = "end-user:";
 
 /// What goes to the provider.
 pub(crate) struct Outgoing {
@@ -42,6 +48,33 @@ pub(crate) struct Outgoing {
     pub(crate) shows_usage: bool,
     /// The caller's limit on how long a request may take, in milliseconds.
     pub(crate) total_ms: Option<u64>,
+    request: Arc<ChatRequest>,
+    asks_for_usage: bool,
+    output_cap_tokens: Option<u64>,
+    _room: room::Taken,
+}
+
+impl Outgoing {
+    fn write_body(&mut self) {
+        // The former body goes before the next one comes.
+        self.body = Bytes::new();
+        self.body = self.request.rewrite(&Rewrite {
+            model: &self.upstream_model,
+            asks_for_usage: self.asks_for_usage,
+            output_cap_tokens: self.output_cap_tokens,
+        });
+    }
+
+    /// Whether the body asks for a stream's usage without the caller having done so.
+    pub(crate) fn asks_for_usage(&self) -> bool {
+        self.asks_for_usage && self.request.is_streamed() && !self.request.includes_usage()
+    }
+
+    /// Makes the body one that does not ask.
+    pub(crate) fn ask_without_usage(&mut self) {
+        self.asks_for_usage = false;
+        self.write_body();
+    }
 }
 
 /// `POST /v1/chat/completions`.
@@ -72,9 +105,8 @@ pub(crate) async fn unknown_route(State(gateway): State<Arc<Gateway>>, request: 
     };
     let served = "POST /v1/chat/completions, GET /v1/models";
     let message = format!(
-        "{} {} is not served here. Served are: {served}.",
-        request.method(),
-        request.uri().path()
+        "{} /v1/{path} is not served here. Served are: {served}.",
+        request.method()
     );
     refuse(flight, &Refusal::plain(RefusalCode::RouteNotFound, message))
 }
@@ -107,10 +139,22 @@ async fn prepare(flight: &mut Flight, headers: &HeaderMap, body: Body) -> Result
     // Inspect.
     flight.identity.tags = headers::tags(headers).map_err(invalid)?;
     flight.identity.priority = priority(&flight.caller, headers)?;
-    let request = ChatRequest::inspect(&read_body(body).await?).map_err(|error| Refusal {
+    let (body, room) = read_body(&gateway, body).await?;
+    let request = ChatRequest::inspect(&body).map_err(|error| Refusal {
         param: error.param(),
         ..invalid(error)
     })?;
+    drop(body);
+
+    // A body may take a minute. Key, limits, prices and period are those of the moment it is there.
+    let now = gateway.clock.now();
+    flight.caller = gateway
+        .authenticate(headers, now.wall)
+        .map_err(|reason| Refusal::plain(reason.code(), reason.to_string()))?;
+    if let Some((code, message)) = flight.caller.refusal_at(now.wall) {
+        return Err(Refusal::plain(code, message));
+    }
+    flight.identity.priority = priority(&flight.caller, headers)?;
     flight.identity.is_streamed = request.is_streamed();
     let user = user(&flight.caller, headers, &request)?;
     flight.identity.user_id = user.id().map(ToString::to_string);
@@ -118,18 +162,19 @@ async fn prepare(flight: &mut Flight, headers: &HeaderMap, body: Body) -> Result
     flight.identity.model = Some(model.model.name.as_str().into());
 
     // Estimate.
-    let pricing = Pricing::choose(&model, &flight.caller.policy.settings, flight.arrived.wall)?;
+    let pricing = Pricing::choose(&model, &flight.caller.policy.settings, now.wall)?;
     let request = Arc::new(request);
     let estimate = gateway
         .estimates
         .estimate(&request, &model.model, &flight.caller.key)
-        .await;
+        .await?;
     flight.learning = (estimate.guess_tokens, request.choices());
     flight.estimate = pricing.estimate(estimate.expected, estimate.ceiling);
 
     // Admit.
     let policy = Arc::clone(&flight.caller.policy);
     let scopes = policy.scopes(&flight.caller.key, &flight.caller.tenant, &user, &model);
+    note_end_user(&gateway, &user, &scopes, now)?;
     let routes = usable_routes(&flight.caller, &model, gateway.random_u64());
     if routes.is_empty() {
         return Err(Refusal::plain(
@@ -155,17 +200,16 @@ async fn prepare(flight: &mut Flight, headers: &HeaderMap, body: Body) -> Result
         time_zone: policy.settings.time_zone,
         rehearsal_percent: policy.settings.rehearsal_percent,
     };
-    let admitted_at = gateway.clock.now();
     let hold = gateway
-        .admit(&admission, admitted_at)
+        .admit(&admission, now)
         .await
         .map_err(|denial| Refusal::from_denial(denial, gateway.random_unit()))?;
-    gateway.after_admission(flight.id());
+    gateway.after_admission(flight.id(), Step::Admitted);
 
     // Journal.
     let (route, upstream) = &routes[hold.upstream().unwrap_or(0).min(routes.len() - 1)];
     let taken = (upstream.upstream.id, route.upstream_model.clone());
-    flight.board(hold, pricing, taken, admitted_at).map_err(|error| {
+    flight.board(hold, pricing, taken, now).map_err(|error| {
         tracing::error!(%error, "the journal takes no more entries; requests are refused");
         Refusal::plain(
             RefusalCode::LedgerFull,
@@ -174,19 +218,21 @@ async fn prepare(flight: &mut Flight, headers: &HeaderMap, body: Body) -> Result
     })?;
 
     let has_strict_budgets = flight.caller.tenant.tenant.has_strict_budgets;
-    Ok(Outgoing {
+    let mut outgoing = Outgoing {
         upstream: Arc::clone(upstream),
         upstream_model: route.upstream_model.clone(),
         endpoint: "chat/completions",
         headers: headers::upstream_request_headers(headers),
-        body: request.rewrite(&Rewrite {
-            model: &route.upstream_model,
-            asks_for_usage: true,
-            output_cap_tokens: has_strict_budgets.then_some(estimate.output_cap_tokens),
-        }),
+        body: Bytes::new(),
         shows_usage: request.includes_usage(),
         total_ms: seconds_cap(&scopes, &model.model.name, flight.identity.priority).map(|seconds| seconds * 1_000),
-    })
+        asks_for_usage: gateway.quirks.can_ask_for_usage(upstream.upstream.id, now.monotonic_ms),
+        output_cap_tokens: has_strict_budgets.then_some(estimate.output_cap_tokens),
+        request,
+        _room: room,
+    };
+    outgoing.write_body();
+    Ok(outgoing)
 }
 
 fn invalid(error: impl std::fmt::Display) -> Refusal {
@@ -203,18 +249,36 @@ fn priority(caller: &Caller, headers: &HeaderMap) -> Result<Priority, Refusal> {
     ))
 }
 
-async fn read_body(body: Body) -> Result<Bytes, Refusal> {
-    let collected = Limited::new(body, BODY_BYTES_MAX).collect();
-    match tokio::time::timeout(Duration::from_millis(BODY_READ_MS), collected).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::plain(
+/// The whole body, with the room that it takes until the provider has it.
+async fn read_body(gateway: &Gateway, body: Body) -> Result<(Bytes, room::Taken), Refusal> {
+    let mut body = Limited::new(body, BODY_BYTES_MAX);
+    let mut room = gateway.room.take_none();
+    let whole = async {
+        let mut whole = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(Unread::Broken)?.into_data() else {
+                continue;
+            };
+            room.grow(data.len() * COPIES_PER_BODY).map_err(|_| Unread::NoRoom)?;
+            whole.extend_from_slice(&data);
+        }
+        Ok(whole.freeze())
+    };
+    let read = tokio::time::timeout(Duration::from_millis(BODY_READ_MS), whole).await;
+    match read {
+        Ok(Ok(body)) => Ok((body, room)),
+        Ok(Err(Unread::NoRoom)) => Err(Refusal::plain(
+            RefusalCode::Overloaded,
+            "The gateway carries as many bytes at once as it can. Retry shortly.",
+        )),
+        Ok(Err(Unread::Broken(error))) if error.is::<LengthLimitError>() => Err(Refusal::plain(
             RefusalCode::BodyTooLarge,
             format!(
                 "The body is larger than {} MiB. Make the prompt or its images smaller.",
                 BODY_BYTES_MAX >> 20
             ),
         )),
-        Ok(Err(_)) => Err(Refusal::plain(
+        Ok(Err(Unread::Broken(_))) => Err(Refusal::plain(
             RefusalCode::InvalidRequest,
             "The body ended before its announced length.",
         )),
@@ -223,6 +287,12 @@ async fn read_body(body: Body) -> Result<Bytes, Refusal> {
             format!("The body did not arrive within {} s.", BODY_READ_MS / 1_000),
         )),
     }
+}
+
+/// Why there is no whole body.
+enum Unread {
+    Broken(axum::BoxError),
+    NoRoom,
 }
 
 /// Whom the request is for. Only an application's key may say so; from others the field is what it is to the provider.
@@ -240,10 +310,40 @@ fn user(caller: &Caller, headers: &HeaderMap, request: &ChatRequest) -> Result<R
         (Some(name), _) if name.chars().count() > USER_ID_CHARS_MAX => {
             RequestUser::EndUser(format!("sha256:{}", hex::encode(Sha256::digest(name.as_bytes()))).into())
         }
+        (Some(name), _) if Uuid::try_parse(name).is_ok_and(|id| id.to_string() == name) => {
+            RequestUser::EndUser(format!("{END_USER_PREFIX}{name}").into())
+        }
         (Some(name), _) => RequestUser::EndUser(name.into()),
         (None, Some(owner)) => RequestUser::Owner(owner.to_string().into()),
         (None, None) => RequestUser::Nobody,
     })
+}
+
+/// An end user whose use is limited has counters of its own, and there is room for so many of them.
+fn note_end_user(gateway: &Gateway, user: &RequestUser, scopes: &[ScopeLimits], now: Now) -> Result<(), Refusal> {
+    let RequestUser::EndUser(name) = user else {
+        return Ok(());
+    };
+    let limited = scopes.iter().find_map(|of| match &of.scope {
+        Scope::User(tenant, _) if !of.limits.is_empty() => Some(*tenant),
+        _ => None,
+    });
+    let Some(tenant) = limited else {
+        return Ok(());
+    };
+    let counted = |scope: &Scope| gateway.limits.has_counters(scope);
+    gateway
+        .end_users
+        .note(tenant, name, now.monotonic_ms, counted)
+        .map_err(|_| {
+            Refusal::plain(
+                RefusalCode::Overloaded,
+                format!(
+                    "Your tenant names more than {END_USERS_MAX} users in the periods that they are limited by. \
+                     Retry when some have been idle, or name fewer."
+                ),
+            )
+        })
 }
 
 fn model(caller: &Caller, name: &str) -> Result<Arc<ModelPolicy>, Refusal> {
@@ -268,17 +368,18 @@ fn model(caller: &Caller, name: &str) -> Result<Arc<ModelPolicy>, Refusal> {
     Ok(Arc::clone(model))
 }
 
-/// Routes whose upstream is there and enabled: by position, and within one position by a draw weighted by share.
+/// Routes whose upstream is there and enabled, speaks what the caller speaks, and whose credential, should it want one,
+/// can be opened: by position, and within one position by a draw weighted by share.
 fn usable_routes(caller: &Caller, model: &ModelPolicy, random: u64) -> Vec<(Route, Arc<UpstreamPolicy>)> {
     let mut routes: Vec<(Route, Arc<UpstreamPolicy>)> = model
         .model
         .routes
         .iter()
         .filter_map(|route| {
-            Some((
-                route.clone(),
-                Arc::clone(caller.policy.find_upstream(route.upstream_id)?),
-            ))
+            let entry = caller.policy.find_upstream(route.upstream_id)?;
+            let has_credential = entry.credential.is_some() || entry.upstream.credential_sealed.is_none();
+            let is_usable = has_credential && entry.upstream.dialect == Dialect::Openai;
+            is_usable.then(|| (route.clone(), Arc::clone(entry)))
         })
         .collect();
     routes.sort_by_key(|(route, _)| route.position);

@@ -3,9 +3,12 @@
 mod stream;
 mod whole;
 
-use std::convert::Infallible;
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -14,18 +17,18 @@ use bytes::Bytes;
 use domain::error_chain::chain;
 use domain::ledger::{Attempt, Outcome};
 use domain::usage::{TokenUsage, UsageSource};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{Method, StatusCode};
-use protocol::errors::{ErrorBody, UpstreamError};
+use protocol::errors::{ErrorBody, UpstreamError, redacted};
 use protocol::headers;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::Instant;
 use upstream::{ResponseBody, SendError};
 
 use crate::clock::between_ms;
 use crate::flight::{Ending, Flight};
 use crate::pipeline::Outgoing;
-use crate::{error, metrics};
+use crate::{Step, error, metrics};
 
 /// How long an answer is still followed after its caller left, in milliseconds: the provider bills it anyway, and its
 /// own figures are better than an estimate.
@@ -38,8 +41,8 @@ pub const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 const PIECES_MAX: usize = 16;
 /// A caller that takes nothing for so long has left, in milliseconds.
 const CALLER_STALL_MS: u64 = 60_000;
-/// How often a running request's lease is extended, in milliseconds.
-const RENEW_INTERVAL_MS: u64 = 20_000;
+/// How long a caller may take the last words of an answer that the process's stop has ended, in milliseconds.
+const LAST_WORDS_MS: u64 = 1_000;
 
 /// The way back to the caller.
 type Head = oneshot::Sender<Response>;
@@ -48,16 +51,93 @@ type Head = oneshot::Sender<Response>;
 pub(crate) async fn answer(flight: Flight, outgoing: Outgoing) -> Response {
     let id = flight.id();
     let (head, answered) = oneshot::channel();
-    let gateway = std::sync::Arc::clone(&flight.gateway);
+    let gateway = Arc::clone(&flight.gateway);
     gateway.tasks.spawn(relay(flight, outgoing, head));
     // The task drops its end without an answer only when it panicked; its flight has booked that.
     answered.await.unwrap_or_else(|_| error::gateway(id))
 }
 
-async fn relay(mut flight: Flight, outgoing: Outgoing, mut head: Head) {
+async fn relay(mut flight: Flight, mut outgoing: Outgoing, mut head: Head) {
     flight.mark_sent();
-    let sent = flight.gateway.clock.now();
     metrics::added(flight.began.elapsed());
+    flight.gateway.after_admission(flight.id(), Step::Sending);
+    let began = Instant::now();
+    loop {
+        let answered = attempt(&mut flight, &outgoing, &mut head, began).await;
+        let response = match answered {
+            Ok(response) => response,
+            Err(NoResponse::Unwanted(reason)) => return give_up(flight, head, reason).await,
+            Err(NoResponse::Failed(error)) => return fail(flight, head, error).await,
+        };
+        let status = response.status();
+        if status.is_success() {
+            let shows_usage = outgoing.shows_usage;
+            let secrets = Secrets(outgoing.upstream.credential.clone());
+            // The body and its room are not needed any more.
+            drop(outgoing);
+            return if is_encoded(&response) {
+                refuse_encoded(flight, head, &response).await
+            } else if is_to_be_streamed(&response, flight.identity.is_streamed) {
+                stream::relay(flight, shows_usage, &secrets, head, response).await
+            } else {
+                whole::relay(flight, &secrets, head, response).await
+            };
+        }
+
+        let (parts, mut body) = response.into_parts();
+        let reading = read_up_to(&mut body, protocol::errors::UPSTREAM_ERROR_BYTES_MAX);
+        // An error costs nothing, so it is all the same whether its text is still waited for.
+        let read = while_wanted(&flight, &mut head, reading).await.unwrap_or_default();
+        let told = UpstreamError::read(&read);
+        let is_about_usage = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY)
+            && outgoing.asks_for_usage()
+            && told.is_about_stream_options();
+        if !is_about_usage {
+            let secrets = Secrets(outgoing.upstream.credential.clone());
+            return pass_error(flight, head, &parts, secrets.cleared(told)).await;
+        }
+        // Once: the next request does not ask, so its refusal cannot be about that.
+        flight.blame_attempt("stream_options");
+        let now_ms = flight.gateway.clock.now().monotonic_ms;
+        flight
+            .gateway
+            .quirks
+            .refused_usage(outgoing.upstream.upstream.id, now_ms);
+        outgoing.ask_without_usage();
+    }
+}
+
+/// Our own credential, which a provider may quote.
+struct Secrets(Option<Arc<str>>);
+
+impl Secrets {
+    fn cleared(&self, told: UpstreamError) -> UpstreamError {
+        told.without_secrets(self.0.as_deref())
+    }
+
+    /// The bytes of an error, without what is secret of ours.
+    fn cleared_bytes(&self, raw: Bytes) -> Bytes {
+        match std::str::from_utf8(&raw).map(|text| redacted(text, self.0.as_deref())) {
+            Ok(Cow::Owned(text)) => text.into(),
+            _ => raw,
+        }
+    }
+}
+
+/// Why an attempt brought no response.
+enum NoResponse {
+    Unwanted(Unwanted),
+    Failed(SendError),
+}
+
+/// One try, noted on the row. `began` is when the first one started: the time for the request is one for all.
+async fn attempt(
+    flight: &mut Flight,
+    outgoing: &Outgoing,
+    head: &mut Head,
+    began: Instant,
+) -> Result<http::Response<ResponseBody>, NoResponse> {
+    let sent = flight.gateway.clock.now();
     let client = flight.gateway.client.clone();
     let request = upstream::Request {
         method: Method::POST,
@@ -67,7 +147,9 @@ async fn relay(mut flight: Flight, outgoing: Outgoing, mut head: Head) {
         headers: outgoing.headers.clone(),
         body: outgoing.body.clone(),
     };
-    let answer = while_wanted(&flight, &mut head, client.send(request, outgoing.total_ms)).await;
+    let spent_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let total_ms = outgoing.total_ms.map(|total_ms| total_ms.saturating_sub(spent_ms));
+    let answer = while_wanted(flight, head, client.send(request, total_ms)).await;
     let now = flight.gateway.clock.now();
     let mut attempt = Attempt {
         upstream_id: outgoing.upstream.upstream.id,
@@ -76,52 +158,136 @@ async fn relay(mut flight: Flight, outgoing: Outgoing, mut head: Head) {
         error: None,
         first_byte_ms: between_ms(sent, now),
     };
-    match answer {
-        Err(CallerGone) => {
-            attempt.error = Some("caller_gone".to_owned());
-            flight.note_attempt(attempt);
-            let ending = expected(&flight, Outcome::ClientClosed);
-            flight.settle(ending).await;
+    let answer = match answer {
+        Ok(Ok(response)) => {
+            attempt.status = Some(response.status().as_u16());
+            Ok(response)
         }
         Ok(Err(error)) => {
             attempt.error = Some(error.as_str().to_owned());
-            flight.note_attempt(attempt);
-            fail(flight, head, error).await;
+            Err(NoResponse::Failed(error))
         }
-        Ok(Ok(response)) => {
-            let status = response.status();
-            attempt.status = Some(status.as_u16());
-            flight.note_attempt(attempt);
-            if !status.is_success() {
-                pass_error(flight, head, response).await;
-            } else if is_event_stream(&response) {
-                stream::relay(flight, &outgoing, head, response).await;
-            } else {
-                whole::relay(flight, head, response).await;
-            }
+        Err(reason) => {
+            attempt.error = Some(reason.as_str().to_owned());
+            Err(NoResponse::Unwanted(reason))
+        }
+    };
+    flight.note_attempt(attempt);
+    answer
+}
+
+/// Why nobody waits for the provider any longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unwanted {
+    /// The caller left, and the time it is still waited for is over.
+    CallerGone,
+    /// The process stops, and its grace is over.
+    Stopping,
+}
+
+impl Unwanted {
+    /// The word kept on the attempt in the ledger.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::CallerGone => "caller_gone",
+            Self::Stopping => "gateway_stopping",
         }
     }
 }
 
-/// The caller left, and the time it is still waited for is over.
-struct CallerGone;
-
 /// Runs `work` as long as the caller waits and [`DRAIN_MS`] longer, extending the hold's lease meanwhile.
-async fn while_wanted<T>(flight: &Flight, head: &mut Head, work: impl Future<Output = T>) -> Result<T, CallerGone> {
+async fn while_wanted<T>(flight: &Flight, head: &mut Head, work: impl Future<Output = T>) -> Result<T, Unwanted> {
     let mut work = pin!(work);
-    let mut renewal = tokio::time::interval(Duration::from_millis(RENEW_INTERVAL_MS));
-    renewal.reset();
+    let mut lease = Lease::of(flight);
+    let stopping = flight.gateway.ending.cancelled();
+    let mut stopping = pin!(stopping);
     loop {
         tokio::select! {
             biased;
             done = &mut work => return Ok(done),
+            () = &mut stopping => return Err(Unwanted::Stopping),
             () = head.closed() => break,
-            _ = renewal.tick() => flight.renew().await,
+            () = lease.due() => lease.renew(flight).await,
         }
     }
-    timeout(Duration::from_millis(DRAIN_MS), work)
-        .await
-        .map_err(|_| CallerGone)
+    tokio::select! {
+        biased;
+        done = &mut work => Ok(done),
+        () = &mut stopping => Err(Unwanted::Stopping),
+        () = tokio::time::sleep(Duration::from_millis(DRAIN_MS)) => Err(Unwanted::CallerGone),
+    }
+}
+
+/// When the hold's lease wants to be extended: a third of it before, at the latest.
+struct Lease {
+    interval: Duration,
+    due: Instant,
+}
+
+impl Lease {
+    fn of(flight: &Flight) -> Self {
+        let interval = Duration::from_millis(flight.gateway.limits.lease_ms() / 3);
+        Self {
+            interval,
+            due: Instant::now() + interval,
+        }
+    }
+
+    /// Waits until it does.
+    async fn due(&self) {
+        tokio::time::sleep_until(self.due).await;
+    }
+
+    async fn renew(&mut self, flight: &Flight) {
+        flight.renew().await;
+        self.due = Instant::now() + self.interval;
+    }
+}
+
+/// Ends what nobody waits for: the provider may have worked, and is charged as expected.
+async fn give_up(mut flight: Flight, head: Head, reason: Unwanted) {
+    match reason {
+        Unwanted::CallerGone => {
+            flight.note_caller_gone_before_answer();
+            let ending = expected(&flight, Outcome::ClientClosed);
+            flight.settle(ending).await;
+        }
+        Unwanted::Stopping => {
+            let status = StatusCode::SERVICE_UNAVAILABLE.as_u16();
+            let response = error::upstream(flight.id(), status, &stopping(), Some(1));
+            let now = flight.gateway.clock.now();
+            flight.note_head(None, status, now);
+            let ending = expected(&flight, Outcome::GatewayError);
+            deliver(flight, head, response, ending).await;
+        }
+    }
+}
+
+/// What callers are told whose answers end with the process.
+fn stopping() -> ErrorBody {
+    ErrorBody {
+        message: "The gateway is stopping and could not wait for the end of this answer. Retry.".to_owned(),
+        kind: "service_unavailable".into(),
+        param: None,
+        code: Some("gateway_error".into()),
+        retry_after: Some(1),
+        scope: None,
+    }
+}
+
+/// An answer whose usage cannot be read, because the provider compressed it although it was asked not to.
+async fn refuse_encoded(mut flight: Flight, head: Head, response: &http::Response<ResponseBody>) {
+    tracing::error!(request_id = %flight.id(), "the upstream compressed its answer although it was asked not to");
+    let status = StatusCode::BAD_GATEWAY.as_u16();
+    let body = ErrorBody::upstream(UpstreamError {
+        message: Some("The model's provider sent its answer in an encoding that it was asked not to use.".to_owned()),
+        ..UpstreamError::default()
+    });
+    let answer = error::upstream(flight.id(), status, &body, None);
+    let now = flight.gateway.clock.now();
+    flight.note_head(headers::upstream_request_id(response.headers()), status, now);
+    let ending = expected(&flight, Outcome::UpstreamError);
+    deliver(flight, head, answer, ending).await;
 }
 
 /// The provider gave no answer.
@@ -168,15 +334,7 @@ async fn fail(mut flight: Flight, head: Head, failure: SendError) {
 }
 
 /// The provider refused or failed, and said so.
-async fn pass_error(mut flight: Flight, mut head: Head, response: http::Response<ResponseBody>) {
-    let (parts, mut body) = response.into_parts();
-    let read = while_wanted(
-        &flight,
-        &mut head,
-        read_up_to(&mut body, protocol::errors::UPSTREAM_ERROR_BYTES_MAX),
-    )
-    .await;
-    let told = UpstreamError::read(&read.unwrap_or_default());
+async fn pass_error(mut flight: Flight, head: Head, parts: &http::response::Parts, told: UpstreamError) {
     let now = flight.gateway.clock.now();
     let (status, mut body) = match parts.status {
         // The provider talks of our credential, which is none of the caller's business.
@@ -233,13 +391,45 @@ fn success(flight: &Flight, upstream: &http::response::Parts, body: Body) -> Res
     response
 }
 
-/// A body fed through a bounded channel.
-fn channel() -> (mpsc::Sender<Bytes>, Body) {
+/// The stream's end was not told.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the answer broke off")]
+struct BrokeOff;
+
+/// Raised when a stream's last word has been said.
+#[derive(Clone, Debug, Default)]
+struct Said(Arc<AtomicBool>);
+
+impl Said {
+    fn all(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn is_all(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A body fed through a bounded channel. When its feeding ends before all was said, by a panic say, the body ends in an
+/// error, and the caller's connection with it: an answer that ends in good order would pass for a whole one.
+fn channel() -> (mpsc::Sender<Bytes>, Said, Body) {
     let (sender, mut receiver) = mpsc::channel::<Bytes>(PIECES_MAX);
+    let said = Said::default();
+    let heard = said.clone();
+    let mut is_over = false;
     let pieces = futures_util::stream::poll_fn(move |context| {
-        receiver.poll_recv(context).map(|piece| piece.map(Ok::<_, Infallible>))
+        if is_over {
+            return Poll::Ready(None);
+        }
+        receiver.poll_recv(context).map(|piece| match piece {
+            Some(piece) => Some(Ok(piece)),
+            None => {
+                is_over = true;
+                (!heard.is_all()).then_some(Err(BrokeOff))
+            }
+        })
     });
-    (sender, Body::from_stream(pieces))
+    (sender, said, Body::from_stream(pieces))
 }
 
 /// An ending charged at the expected use, for want of anything better.
@@ -269,10 +459,23 @@ async fn read_up_to(body: &mut ResponseBody, bytes_max: usize) -> Vec<u8> {
     read
 }
 
-fn is_event_stream(response: &http::Response<ResponseBody>) -> bool {
-    response
+/// Whether the answer is passed on as it comes. What was asked for as a stream is one, whatever it is called, unless it
+/// says that it is JSON.
+fn is_to_be_streamed(response: &http::Response<ResponseBody>, is_asked_for: bool) -> bool {
+    let content_type = response
         .headers()
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
+        .map(|value| value.trim_start().to_ascii_lowercase())
+        .unwrap_or_default();
+    content_type.starts_with("text/event-stream") || (is_asked_for && !content_type.starts_with("application/json"))
+}
+
+/// Whether the answer is compressed.
+fn is_encoded(response: &http::Response<ResponseBody>) -> bool {
+    response
+        .headers()
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .any(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity"))
 }

@@ -41,6 +41,7 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
             bytes_max: args.journal_mib_max << 20,
             ..JournalSettings::default()
         },
+        limits: limits::Settings::default(),
         upstream_timeouts: upstream::Timeouts::default(),
         grace: Duration::from_secs(args.grace_seconds),
         clock: std::sync::Arc::new(SystemClock::start()),

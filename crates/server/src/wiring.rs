@@ -84,6 +84,8 @@ pub struct Settings {
     pub site_dir: PathBuf,
     /// Bounds of the journal.
     pub journal: JournalSettings,
+    /// How long holds are kept.
+    pub limits: limits::Settings,
     /// Time-outs towards providers.
     pub upstream_timeouts: upstream::Timeouts,
     /// How long answers under way may take when the process is told to stop.
@@ -180,7 +182,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         secret_key: Arc::clone(&secret_key),
         store: gateway_store.clone(),
         journal: Arc::clone(&journal),
-        limits: Limits::memory(limits::Settings::default()),
+        limits: Limits::memory(settings.limits),
         client: upstream::Client::new(settings.upstream_timeouts),
         clock: Arc::clone(&settings.clock),
         random: Arc::clone(&random),

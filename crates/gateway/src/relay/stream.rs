@@ -4,25 +4,34 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::ledger::Outcome;
-use domain::usage::UsageSource;
+use domain::usage::{TokenUsage, UsageSource};
 use http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use protocol::errors::{ErrorBody, UpstreamError};
 use protocol::headers;
 use protocol::openai_chat::{EventKind, StreamUsage};
 use protocol::sse::{SseEvent, SseFramer};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 use upstream::ResponseBody;
 
-use super::{CALLER_STALL_MS, DRAIN_BYTES_MAX, DRAIN_MS, Head, RENEW_INTERVAL_MS, channel, success};
+use super::{
+    CALLER_STALL_MS, DRAIN_BYTES_MAX, DRAIN_MS, Head, LAST_WORDS_MS, Lease, Said, Secrets, channel, stopping, success,
+};
+use crate::Step;
 use crate::flight::{Ending, Flight};
-use crate::pipeline::Outgoing;
 
 /// The caller's end of the stream.
 struct Listener {
     pieces: mpsc::Sender<Bytes>,
+    said: Said,
     shows_usage: bool,
     is_gone: bool,
+    /// When the whole exchange is to be over, whoever of the two is slow.
+    deadline: Instant,
+    /// Kept alive while the provider is silent and while the caller is slow.
+    lease: Lease,
 }
 
 /// What is still read for a caller that left.
@@ -32,6 +41,7 @@ struct Drain {
 }
 
 /// How the provider's side ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// `[DONE]`, or the connection's end after a finish reason.
     Finished,
@@ -43,11 +53,19 @@ enum End {
     TimedOut,
     /// The caller left, and what we were willing to read for it is read.
     Left,
+    /// The process stops, and its grace is over.
+    Stopped,
 }
 
-pub(super) async fn relay(mut flight: Flight, outgoing: &Outgoing, head: Head, response: http::Response<ResponseBody>) {
+pub(super) async fn relay(
+    mut flight: Flight,
+    shows_usage: bool,
+    secrets: &Secrets,
+    head: Head,
+    response: http::Response<ResponseBody>,
+) {
     let (parts, mut body) = response.into_parts();
-    let (pieces, answer) = channel();
+    let (pieces, said, answer) = channel();
     let mut answer = success(&flight, &parts, answer);
     answer
         .headers_mut()
@@ -65,8 +83,11 @@ pub(super) async fn relay(mut flight: Flight, outgoing: &Outgoing, head: Head, r
     }
     let mut listener = Listener {
         pieces,
-        shows_usage: outgoing.shows_usage,
+        said,
+        shows_usage,
         is_gone,
+        deadline: body.deadline(),
+        lease: Lease::of(&flight),
     };
     let mut usage = StreamUsage::new();
     let (end, last) = follow(&mut flight, &mut listener, &mut usage, &mut body).await;
@@ -77,8 +98,10 @@ pub(super) async fn relay(mut flight: Flight, outgoing: &Outgoing, head: Head, r
         End::Failed | End::Cut => Outcome::UpstreamError,
         End::TimedOut => Outcome::TimedOut,
         End::Left => Outcome::ClientClosed,
+        End::Stopped => Outcome::GatewayError,
     };
-    let (used, usage_source) = usage_of(&flight, &usage);
+    let (used, usage_source) = usage_of(&flight, &usage, end == End::Finished);
+    let ending = flight.gateway.ending.clone();
     flight
         .settle(Ending {
             outcome,
@@ -88,16 +111,16 @@ pub(super) async fn relay(mut flight: Flight, outgoing: &Outgoing, head: Head, r
         .await;
     // Dropping the body closes the connection of a stream that was not read to its end, so the provider stops.
     drop(body);
-    let farewell = last.or_else(|| match end {
+    let farewell = match end {
+        End::Failed => last.map(|event| secrets.cleared_bytes(event)),
         End::Cut => Some(cut_short(
             "The connection to the model's provider broke inside its answer.",
         )),
-        End::TimedOut => Some(cut_short("The model's provider took too long to go on.")),
-        End::Finished | End::Failed | End::Left => None,
-    });
-    if let Some(farewell) = farewell {
-        listener.send(farewell).await;
-    }
+        End::TimedOut => Some(cut_short("The answer took longer than it may.")),
+        End::Stopped => Some(stopping().to_sse_event()),
+        End::Finished | End::Left => last,
+    };
+    listener.end_with(farewell, &ending).await;
 }
 
 /// Passes events on until the provider's side ends. The last event is held back and returned, so that the request can be
@@ -110,7 +133,7 @@ async fn follow(
 ) -> (End, Option<Bytes>) {
     let mut framer = SseFramer::new();
     let mut drain: Option<Drain> = None;
-    let mut renewed = Instant::now();
+    let ending = flight.gateway.ending.clone();
     loop {
         if listener.is_gone && drain.is_none() {
             let until = Instant::now() + Duration::from_millis(DRAIN_MS);
@@ -119,19 +142,26 @@ async fn follow(
                 bytes_left: DRAIN_BYTES_MAX,
             });
         }
+        let drained = async {
+            match &drain {
+                Some(drain) => sleep_until(drain.until).await,
+                None => std::future::pending().await,
+            }
+        };
+        // The provider comes last: one that always has something ready would keep the others waiting.
         let next = tokio::select! {
             biased;
-            next = body.next_chunk() => next,
+            () = listener.lease.due() => {
+                listener.lease.renew(flight).await;
+                continue;
+            }
+            () = ending.cancelled() => return (End::Stopped, None),
+            () = drained => return (End::Left, None),
             () = listener.pieces.closed(), if !listener.is_gone => {
                 listener.is_gone = true;
                 continue;
             }
-            () = sleep_until(drain.as_ref().map(|drain| drain.until)), if drain.is_some() => return (End::Left, None),
-            () = tokio::time::sleep_until(renewed + Duration::from_millis(RENEW_INTERVAL_MS)) => {
-                flight.renew().await;
-                renewed = Instant::now();
-                continue;
-            }
+            next = body.next_chunk() => next,
         };
         let chunk = match next {
             Ok(Some(chunk)) => chunk,
@@ -171,59 +201,130 @@ async fn follow(
                     return (End::Cut, None);
                 }
             };
-            let Some(data) = &event.data else {
-                listener.send(event.raw).await;
-                continue;
+            let sent = match event.data.as_ref().map(|data| usage.observe(data)) {
+                None => listener.send(flight, event.raw).await,
+                Some(observed) => match observed.kind {
+                    EventKind::Done => return (End::Finished, Some(event.raw)),
+                    EventKind::Error => return (End::Failed, Some(event.raw)),
+                    EventKind::UsageOnly if !listener.shows_usage => Ok(()),
+                    _ => listener.send_event(flight, event, observed.null_usage).await,
+                },
             };
-            let observed = usage.observe(data);
-            match observed.kind {
-                EventKind::Done => return (End::Finished, Some(event.raw)),
-                EventKind::Error => return (End::Failed, Some(event.raw)),
-                EventKind::UsageOnly if !listener.shows_usage => {}
-                _ => listener.send_event(event, observed.null_usage).await,
+            if let Err(end) = sent {
+                return (end, None);
             }
+            flight.gateway.after_admission(flight.id(), Step::Streaming);
         }
-        let (so_far, _) = usage_of(flight, usage);
+        let (so_far, _) = usage_of(flight, usage, false);
         flight.note_usage(so_far);
     }
 }
 
 impl Listener {
     /// Passes an event on, without the empty usage that is there only because we asked for it.
-    async fn send_event(&mut self, event: SseEvent, null_usage: Option<std::ops::Range<usize>>) {
+    async fn send_event(
+        &mut self,
+        flight: &Flight,
+        event: SseEvent,
+        null_usage: Option<std::ops::Range<usize>>,
+    ) -> Result<(), End> {
         let cut = null_usage
             .filter(|_| !self.shows_usage)
             .and_then(|range| event.without(&range));
         match cut {
-            None => self.send(event.raw).await,
+            None => self.send(flight, event.raw).await,
             Some((before, after)) => {
                 let mut joined = Vec::with_capacity(before.len() + after.len());
                 joined.extend_from_slice(&before);
                 joined.extend_from_slice(&after);
-                self.send(joined.into()).await;
+                self.send(flight, joined.into()).await
             }
         }
     }
 
-    /// Hands a piece to the caller, waiting for a slow one within bounds.
-    async fn send(&mut self, piece: Bytes) {
+    /// Hands a piece to the caller, waiting for a slow one within bounds; one that takes nothing for too long is gone.
+    ///
+    /// # Errors
+    /// With the end of it all, when that comes first.
+    async fn send(&mut self, flight: &Flight, piece: Bytes) -> Result<(), End> {
         if self.is_gone {
-            return;
+            return Ok(());
         }
-        let sent = timeout(Duration::from_millis(CALLER_STALL_MS), self.pieces.send(piece)).await;
-        self.is_gone = !matches!(sent, Ok(Ok(())));
+        let piece = match self.pieces.try_send(piece) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Closed(_)) => {
+                self.is_gone = true;
+                return Ok(());
+            }
+            Err(TrySendError::Full(piece)) => piece,
+        };
+        let stalled = Instant::now() + Duration::from_millis(CALLER_STALL_MS);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.lease.due() => self.lease.renew(flight).await,
+                () = flight.gateway.ending.cancelled() => return Err(End::Stopped),
+                place = self.pieces.reserve() => {
+                    match place {
+                        Ok(place) => place.send(piece),
+                        Err(_) => self.is_gone = true,
+                    }
+                    return Ok(());
+                }
+                () = sleep_until(self.deadline.min(stalled)) => {
+                    if self.deadline <= stalled {
+                        return Err(End::TimedOut);
+                    }
+                    self.is_gone = true;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Says the last word, if there is one, and ends the answer in good order. An answer whose caller does not take it in
+    /// time breaks off.
+    async fn end_with(self, last: Option<Bytes>, ending: &CancellationToken) {
+        let Some(last) = last else {
+            self.said.all();
+            return;
+        };
+        let stopped = async {
+            ending.cancelled().await;
+            sleep(Duration::from_millis(LAST_WORDS_MS)).await;
+        };
+        tokio::select! {
+            biased;
+            sent = self.pieces.send(last) => {
+                if sent.is_ok() {
+                    self.said.all();
+                }
+            }
+            () = stopped => {}
+            () = sleep(Duration::from_millis(CALLER_STALL_MS)) => {}
+        }
     }
 }
 
-/// What the provider reported, or what was counted of its output.
-fn usage_of(flight: &Flight, usage: &StreamUsage) -> (domain::usage::TokenUsage, UsageSource) {
-    if let Some(reported) = usage.reported.to_usage() {
-        return (reported, UsageSource::Reported);
-    }
-    let output_tokens = flight.gateway.estimates.count_output(&usage.output);
-    usage
+/// What the provider reported, or what was counted of its output. A figure that came before the end of the stream is not
+/// the last one, so more may have been seen since.
+fn usage_of(flight: &Flight, seen: &StreamUsage, is_finished: bool) -> (TokenUsage, UsageSource) {
+    let expected = flight.estimate.expected;
+    let counted = flight.gateway.estimates.count_output(&seen.output);
+    let output_tokens = if seen.is_understood() {
+        counted
+    } else {
+        counted.max(expected.output_tokens)
+    };
+    let (mut usage, source) = seen
         .reported
-        .or_estimate(flight.estimate.expected.input_tokens, output_tokens)
+        .plausible(&seen.output)
+        .or_estimate(expected.input_tokens, output_tokens);
+    if is_finished {
+        return (usage, source);
+    }
+    usage.output_tokens = usage.output_tokens.max(counted);
+    (usage, UsageSource::Estimated)
 }
 
 fn cut_short(message: &str) -> Bytes {
@@ -232,11 +333,4 @@ fn cut_short(message: &str) -> Bytes {
         ..UpstreamError::default()
     };
     ErrorBody::upstream(error).to_sse_event()
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
 }

@@ -3,42 +3,49 @@
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use domain::ledger::Outcome;
-use domain::usage::UsageSource;
+use domain::usage::{TokenUsage, UsageSource};
 use http::header::{CONTENT_LENGTH, HeaderValue};
 use protocol::errors::{ErrorBody, UpstreamError};
 use protocol::headers;
 use protocol::openai_chat::ChatResponse;
 use upstream::{BodyError, ResponseBody};
 
-use super::{ANSWER_BYTES_MAX, CallerGone, Head, deliver, expected, success, while_wanted};
+use super::{ANSWER_BYTES_MAX, Head, Secrets, deliver, expected, give_up, success, while_wanted};
 use crate::error;
 use crate::flight::{Ending, Flight};
+use crate::room::Taken;
 
 /// Why there is no whole answer.
 enum Cut {
     Body(BodyError),
     TooLong,
+    NoRoom,
 }
 
-pub(super) async fn relay(mut flight: Flight, mut head: Head, response: http::Response<ResponseBody>) {
+pub(super) async fn relay(
+    mut flight: Flight,
+    secrets: &Secrets,
+    mut head: Head,
+    response: http::Response<ResponseBody>,
+) {
     let (parts, mut body) = response.into_parts();
-    let read = while_wanted(&flight, &mut head, read_whole(&mut body)).await;
+    let room = flight.gateway.room.take_none();
+    let read = while_wanted(&flight, &mut head, read_whole(&mut body, room)).await;
     let now = flight.gateway.clock.now();
     flight.note_head(headers::upstream_request_id(&parts.headers), parts.status.as_u16(), now);
-    let answer = match read {
+    let mut answer = match read {
         Ok(Ok(answer)) => answer,
         Ok(Err(cut)) => return fail(flight, head, &cut).await,
-        Err(CallerGone) => {
-            flight.note_caller_gone_before_answer();
-            let ending = expected(&flight, Outcome::ClientClosed);
-            return flight.settle(ending).await;
-        }
+        Err(reason) => return give_up(flight, head, reason).await,
     };
     let read = ChatResponse::read(&answer);
-    let output_tokens = flight.gateway.estimates.count_output(&read.output);
-    let (usage, usage_source) = read
-        .reported
-        .or_estimate(flight.estimate.expected.input_tokens, output_tokens);
+    let (usage, usage_source) = usage_of(&flight, &read);
+    let outcome = if read.error.is_some() {
+        answer = secrets.cleared_bytes(answer);
+        Outcome::UpstreamError
+    } else {
+        Outcome::Completed
+    };
     let length = HeaderValue::from(answer.len());
     let mut response = success(&flight, &parts, Body::from(answer));
     response.headers_mut().insert(CONTENT_LENGTH, length);
@@ -47,7 +54,7 @@ pub(super) async fn relay(mut flight: Flight, mut head: Head, response: http::Re
         head,
         response,
         Ending {
-            outcome: Outcome::Completed,
+            outcome,
             usage,
             usage_source,
         },
@@ -55,15 +62,31 @@ pub(super) async fn relay(mut flight: Flight, mut head: Head, response: http::Re
     .await;
 }
 
-async fn read_whole(body: &mut ResponseBody) -> Result<Bytes, Cut> {
+/// What the provider reported, or what can be seen of its work. An answer in which nothing can be seen was not for
+/// nothing, unless it says itself that it is an error.
+fn usage_of(flight: &Flight, read: &ChatResponse) -> (TokenUsage, UsageSource) {
+    let expected = flight.estimate.expected;
+    let is_opaque = read.output.pieces == 0 && read.error.is_none();
+    let output_tokens = if is_opaque {
+        expected.output_tokens
+    } else {
+        flight.gateway.estimates.count_output(&read.output)
+    };
+    read.reported
+        .plausible(&read.output)
+        .or_estimate(expected.input_tokens, output_tokens)
+}
+
+async fn read_whole(body: &mut ResponseBody, mut room: Taken) -> Result<Bytes, Cut> {
     let mut whole = BytesMut::new();
     while let Some(chunk) = body.next_chunk().await.map_err(Cut::Body)? {
         if whole.len() + chunk.len() > ANSWER_BYTES_MAX {
             return Err(Cut::TooLong);
         }
+        room.grow(chunk.len()).map_err(|_| Cut::NoRoom)?;
         whole.extend_from_slice(&chunk);
     }
-    Ok(whole.freeze())
+    Ok(room.guard(whole.freeze()))
 }
 
 /// The provider worked and its answer is lost: it is charged as expected.
@@ -82,6 +105,11 @@ async fn fail(mut flight: Flight, head: Head, cut: &Cut) {
             Outcome::UpstreamError,
             "The answer of the model's provider is too long to pass on.",
         ),
+        Cut::NoRoom => (
+            503,
+            Outcome::GatewayError,
+            "The gateway carries as many bytes at once as it can, and had to drop this answer. Retry shortly.",
+        ),
     };
     let body = ErrorBody::upstream(UpstreamError {
         message: Some(message.to_owned()),
@@ -90,7 +118,6 @@ async fn fail(mut flight: Flight, head: Head, cut: &Cut) {
     let response = error::upstream(flight.id(), status, &body, None);
     let now = flight.gateway.clock.now();
     flight.note_head(None, status, now);
-    let mut ending = expected(&flight, outcome);
-    ending.usage_source = UsageSource::Estimated;
+    let ending = expected(&flight, outcome);
     deliver(flight, head, response, ending).await;
 }
