@@ -10,5 +10,6 @@ mod ledger;
 mod lifecycle;
 mod outage;
 mod policy;
+mod process;
 mod sessions;
 mod tidy;
