@@ -85,6 +85,19 @@ impl Budget {
         self.previous.as_mut().filter(|previous| previous.span.start == start)
     }
 
+    /// Counting has begun: what was settled before is in the ledger up to the entry that `last_settled` names, and only a
+    /// base that contains it opens this period. Answers the mark that is waited for; `None` where a base is known.
+    pub(crate) fn begin(&mut self, span: Span, last_settled: impl FnOnce() -> u64) -> Option<u64> {
+        if span.start >= self.current.span.end {
+            self.move_on(span);
+        }
+        let found = self.span_starting(span.start)?;
+        match found.base {
+            Some(_) => None,
+            None => Some(*found.opens_at_mark.get_or_insert_with(last_settled)),
+        }
+    }
+
     /// Sets what the ledger says. False where the period is over, or where more was known before.
     pub(crate) fn set_base(&mut self, span: Span, base: BudgetBase) -> bool {
         if span.start >= self.current.span.end {
@@ -125,6 +138,14 @@ impl Budget {
         is_counted && self.span_starting(span.start).is_some_and(|found| found.base.is_some())
     }
 
+    /// Like [`Budget::find_span`].
+    pub(crate) fn find_span_mut(&mut self, at: DateTime<Utc>) -> Option<&mut BudgetSpan> {
+        if self.current.span.contains(at) {
+            return Some(&mut self.current);
+        }
+        self.previous.as_mut().filter(|previous| previous.span.contains(at))
+    }
+
     pub(crate) fn drop_expired(&mut self, orphan_ms: u64, now_ms: u64) {
         self.current.holds.drop_expired(orphan_ms, now_ms);
         if let Some(previous) = &mut self.previous {
@@ -150,6 +171,8 @@ impl Budget {
 pub(crate) struct BudgetSpan {
     pub(crate) span: Span,
     base: Option<BudgetBase>,
+    /// A first base opens it only from this mark on: earlier ones lack what was settled before anybody counted here.
+    opens_at_mark: Option<u64>,
     /// Settlements past the mark, in the order of their sequence numbers.
     since: VecDeque<(u64, u64)>,
     since_total: u128,
@@ -163,6 +186,7 @@ impl BudgetSpan {
         Self {
             span,
             base,
+            opens_at_mark: None,
             since: VecDeque::new(),
             since_total: 0,
             unjournalled: 0,
@@ -202,7 +226,8 @@ impl BudgetSpan {
     }
 
     fn set_base(&mut self, base: BudgetBase) -> bool {
-        if self.base.is_some_and(|known| base.mark < known.mark) {
+        let least_mark = self.base.map_or(self.opens_at_mark, |known| Some(known.mark));
+        if least_mark.is_some_and(|least| base.mark < least) {
             return false;
         }
         self.base = Some(base);

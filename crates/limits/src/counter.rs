@@ -9,7 +9,8 @@ use domain::priority::Priority;
 
 use crate::admission::amount_of;
 use crate::bucket::Bucket;
-use crate::budget::Budget;
+use crate::budget::{Budget, BudgetSpan};
+use crate::hold::Request;
 use crate::members::Members;
 use crate::reading::{Reading, Usage};
 use crate::window::Window;
@@ -212,6 +213,39 @@ impl Counter {
         }
     }
 
+    /// Settles a request that took nothing here: it was admitted before this budget counted.
+    pub(crate) fn settle_untaken(&mut self, request: &Request, actual: &Amounts, seq: Option<u64>) {
+        let amount = amount_of(self.slot.dimension, actual);
+        if let Some(span) = self.untaken_span(request) {
+            span.holds.remove(request.id);
+            span.settle(amount, seq);
+        }
+    }
+
+    /// Gives back what a request holds here since it was renewed.
+    pub(crate) fn refund_untaken(&mut self, request: &Request) {
+        if let Some(span) = self.untaken_span(request) {
+            span.holds.remove(request.id);
+        }
+    }
+
+    /// Holds for a request that took nothing here when it was admitted, until it ends.
+    pub(crate) fn renew_untaken(&mut self, request: &Request, expires_ms: u64) {
+        let ceiling = amount_of(self.slot.dimension, &request.ceiling);
+        if let Some(span) = self.untaken_span(request) {
+            span.holds.put(request.id, ceiling, expires_ms);
+        }
+    }
+
+    /// Where a budget counts a request, if it would have.
+    fn untaken_span(&mut self, request: &Request) -> Option<&mut BudgetSpan> {
+        let counts = self.counts(&request.model, request.priority);
+        match &mut self.kind {
+            Kind::Budget(budget) if counts => budget.find_span_mut(request.admitted_at),
+            _ => None,
+        }
+    }
+
     /// Extends the lease of what was taken.
     pub(crate) fn renew(&mut self, id: RequestId, taken: Taken, expires_ms: u64) {
         match (&mut self.kind, taken) {
@@ -313,12 +347,16 @@ impl Counter {
 
     /// A request that it would have counted passes by, its limit being away.
     pub(crate) fn pass_by(&mut self, model: &str, priority: Priority, now: Now) {
-        let slot = &self.slot;
-        let counts =
-            slot.model.as_deref().is_none_or(|only| only == model) && slot.priority.is_none_or(|only| only == priority);
+        let counts = self.counts(model, priority);
         if let (true, Kind::Budget(budget)) = (counts, &mut self.kind) {
             budget.pass_by(now.wall);
         }
+    }
+
+    /// Whether the slot is one for requests of this model and priority.
+    fn counts(&self, model: &str, priority: Priority) -> bool {
+        let slot = &self.slot;
+        slot.model.as_deref().is_none_or(|only| only == model) && slot.priority.is_none_or(|only| only == priority)
     }
 }
 

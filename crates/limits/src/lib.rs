@@ -28,7 +28,9 @@
 //!
 //! # Budgets
 //!
-//! A budget without a base refuses with `budget_unknown`; [`Denial::unknown_budgets`] names what to read. A period that
+//! A budget without a base refuses with `budget_unknown`; [`Denial::unknown_budgets`] names what to read. One that is new
+//! begins to count first ([`Limits::begin_budget`]) and opens with a base that contains everything settled before; requests
+//! that were admitted before it are seen when they are renewed and when they end. A period that
 //! begins while its budget is counted here starts at zero. Entries are told apart by the journal's sequence numbers, so
 //! that bases may be set at any time, late or twice.
 //!

@@ -47,8 +47,15 @@ impl Limits {
         self.memory.peek(scopes, model, priority, time_zone, now)
     }
 
-    /// Sets what the ledger says about a budget. False where that period is over or a base with a higher mark is known:
-    /// then nothing has changed.
+    /// Counts for this budget from now on, closed until a base is set. `last_settled`, asked for once it counts, is the
+    /// number of the last journal entry that was settled: a first base has to contain it, because nobody counted here
+    /// before. Answers the mark that is waited for; `None` where a base is known.
+    pub async fn begin_budget(&self, key: &BudgetKey, last_settled: impl FnOnce() -> u64, now: Now) -> Option<u64> {
+        self.memory.begin_budget(key, last_settled, now)
+    }
+
+    /// Sets what the ledger says about a budget. False where that period is over, a base with a higher mark is known, or
+    /// the mark that [`Limits::begin_budget`] waits for is not reached: then nothing has changed.
     pub async fn set_budget(&self, key: &BudgetKey, base: BudgetBase, now: Now) -> bool {
         self.memory.set_budget(key, base, now)
     }

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use crate::counter::Kind;
 use crate::denial;
+use crate::hold::Request;
 use crate::node::{Level, Node, Share, SharedNode};
 use crate::{
     Admission, BudgetBase, BudgetKey, BudgetState, Denial, Hold, Now, Reading, ScopeLimits, Settings, Tightest,
@@ -41,8 +42,9 @@ pub(crate) struct Memory {
 /// An upstream that was taken.
 struct Chosen {
     index: usize,
-    /// Nothing where the upstream has no limits.
+    /// Nothing where the upstream has neither limits nor counters.
     share: Option<Share>,
+    scope: Scope,
     rehearsed: Vec<RehearsedVerdict>,
     unknown_budgets: Vec<BudgetKey>,
 }
@@ -75,8 +77,14 @@ impl Memory {
                 && scopes.last().is_none_or(|of| !matches!(of.scope, Scope::Upstream(_))),
             "scopes are given in the order of the tree, each once"
         );
-        let nodes: Vec<(&ScopeLimits, SharedNode)> =
-            scopes.iter().filter_map(|of| Some((of, memory.node_of(of)?))).collect();
+        let mut nodes: Vec<(&ScopeLimits, SharedNode)> = Vec::with_capacity(scopes.len());
+        let mut uncounted = Vec::new();
+        for of in scopes {
+            match memory.node_of(of) {
+                Some(node) => nodes.push((of, node)),
+                None => uncounted.push(of.scope.clone()),
+            }
+        }
         let mut tree: Vec<Level<'_>> = nodes
             .iter()
             .map(|(of, node)| Level::look(node.lock(), of, admission, &memory.settings, now))
@@ -87,10 +95,18 @@ impl Memory {
         let chosen = memory.take_upstream(&tree, None, admission, now)?;
 
         let mut hold = Hold {
-            id: admission.id,
+            request: Request {
+                id: admission.id,
+                model: admission.model.into(),
+                priority: admission.priority,
+                ceiling: admission.estimate.ceiling,
+                admitted_at: now.wall,
+            },
             memory: Arc::clone(memory),
             tree: Vec::with_capacity(nodes.len()),
             upstream: None,
+            uncounted,
+            uncounted_upstream: None,
             upstream_index: None,
             rehearsed: Vec::new(),
             unknown_budgets: Vec::new(),
@@ -121,6 +137,7 @@ impl Memory {
         let chosen = memory.take_upstream(&[], before, admission, now)?;
         let keep_request = std::mem::replace(&mut hold.is_sent_upstream, false);
         hold.upstream_index = None;
+        hold.uncounted_upstream = None;
         let before = hold.upstream.take();
         if let Some(chosen) = chosen {
             hold.put_upstream(chosen);
@@ -132,7 +149,7 @@ impl Memory {
                 .is_some_and(|share| Arc::ptr_eq(&share.node, &before.node))
         };
         if let Some(before) = before.filter(|before| !is_same(before)) {
-            before.refund(hold.id, keep_request);
+            before.refund(&hold.request, keep_request);
         }
         Ok(())
     }
@@ -156,6 +173,7 @@ impl Memory {
                 return Ok(Some(Chosen {
                     index: candidate.index,
                     share: None,
+                    scope: of.scope.clone(),
                     rehearsed: Vec::new(),
                     unknown_budgets,
                 }));
@@ -180,6 +198,7 @@ impl Memory {
                 return Ok(Some(Chosen {
                     index: candidate.index,
                     share: Some(Share { node, taken }),
+                    scope: of.scope.clone(),
                     rehearsed,
                     unknown_budgets,
                 }));
@@ -241,6 +260,12 @@ impl Memory {
         let mut node = node.lock();
         node.budget_or_add(key, now)
             .is_some_and(|budget| budget.set_base(key.span, base))
+    }
+
+    pub(crate) fn begin_budget(&self, key: &BudgetKey, last_settled: impl FnOnce() -> u64, now: Now) -> Option<u64> {
+        let node = self.node(&key.scope);
+        let mut node = node.lock();
+        node.budget_or_add(key, now)?.begin(key.span, last_settled)
     }
 
     pub(crate) fn has_budget(&self, key: &BudgetKey) -> bool {
@@ -332,7 +357,7 @@ impl Memory {
         Arc::clone(shard.entry(scope.clone()).or_default())
     }
 
-    fn find_node(&self, scope: &Scope) -> Option<SharedNode> {
+    pub(crate) fn find_node(&self, scope: &Scope) -> Option<SharedNode> {
         self.shard(scope).lock().get(scope).map(Arc::clone)
     }
 
@@ -344,6 +369,7 @@ impl Memory {
 impl Hold {
     fn put_upstream(&mut self, mut chosen: Chosen) {
         self.upstream_index = Some(chosen.index);
+        self.uncounted_upstream = chosen.share.is_none().then_some(chosen.scope);
         self.upstream = chosen.share;
         self.rehearsed.append(&mut chosen.rehearsed);
         self.unknown_budgets.append(&mut chosen.unknown_budgets);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use domain::ids::RequestId;
+use domain::estimate::Amounts;
 use domain::ledger::{RehearsedVerdict, ScopeCheck};
 use domain::limits::{Dimension, Limit, Mode, Scope};
 use domain::periods::Span;
@@ -13,6 +13,7 @@ use crate::admission::need_of;
 use crate::budget::Budget;
 use crate::counter::{Counter, Kind, Taken};
 use crate::decide::{Refusal, check, check_share};
+use crate::hold::Request;
 use crate::reading::Usage;
 use crate::{Admission, BudgetKey, Now, ScopeLimits, Settings};
 
@@ -79,18 +80,41 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Runs `end` on each counter it was taken from.
-    pub(crate) fn for_each(&self, mut act: impl FnMut(&mut Counter, Taken)) {
-        let mut node = self.node.lock();
-        for (serial, taken) in &self.taken {
-            if let Some(counter) = node.by_serial(*serial) {
-                act(counter, *taken);
-            }
+    /// Of counters that nothing was taken from.
+    pub(crate) fn untaken(node: SharedNode) -> Self {
+        Self {
+            node,
+            taken: Vec::new(),
         }
     }
 
-    pub(crate) fn refund(&self, id: RequestId, keep_request: bool) {
-        self.for_each(|counter, taken| counter.refund(id, taken, keep_request));
+    pub(crate) fn settle(&self, request: &Request, actual: &Amounts, seq: Option<u64>, now_ms: u64) {
+        self.for_each(|counter, taken| match taken {
+            Some(taken) => counter.settle(request.id, taken, actual, seq, now_ms),
+            None => counter.settle_untaken(request, actual, seq),
+        });
+    }
+
+    pub(crate) fn refund(&self, request: &Request, keep_request: bool) {
+        self.for_each(|counter, taken| match taken {
+            Some(taken) => counter.refund(request.id, taken, keep_request),
+            None => counter.refund_untaken(request),
+        });
+    }
+
+    pub(crate) fn renew(&self, request: &Request, expires_ms: u64) {
+        self.for_each(|counter, taken| match taken {
+            Some(taken) => counter.renew(request.id, taken, expires_ms),
+            None => counter.renew_untaken(request, expires_ms),
+        });
+    }
+
+    /// Runs `act` on each counter with what was taken from it: nothing where it was made later, or did not count then.
+    fn for_each(&self, mut act: impl FnMut(&mut Counter, Option<Taken>)) {
+        for counter in &mut self.node.lock().counters {
+            let taken = self.taken.iter().find(|(serial, _)| *serial == counter.serial);
+            act(counter, taken.map(|(_, taken)| *taken));
+        }
     }
 }
 

@@ -3,6 +3,7 @@ use std::sync::Barrier;
 
 use domain::limits::{Dimension, Limit};
 use domain::refusals::RefusalCode;
+use proptest::prelude::*;
 
 use super::*;
 use crate::fixture::{World, amounts, at, key, limit, on, ready, tenant, upstream};
@@ -565,6 +566,114 @@ fn a_budget_that_comes_into_force_under_traffic_is_open_and_read_once_more() {
     world.set_budgets(0, 0);
     let hold = world.admit().expect("5 are left after this one");
     assert!(hold.unknown_budgets().is_empty());
+}
+
+/// The tenant's budget in cost.
+fn costing(value: u64) -> Vec<ScopeLimits> {
+    vec![on(tenant(1), vec![limit(Dimension::BudgetCost, value)])]
+}
+
+fn begin(world: &World, last_settled: u64) -> Vec<Option<u64>> {
+    let begin = |key| ready(world.limits.begin_budget(key, || last_settled, world.now));
+    world.budget_keys().iter().map(begin).collect()
+}
+
+#[test]
+fn a_budget_that_begins_opens_once_its_base_contains_what_was_settled_before() {
+    let mut world = World::new(costing(25));
+    assert_eq!(begin(&world, 7), [Some(7)]);
+    assert_eq!(begin(&world, 9), [Some(7)], "it counts since then");
+    world.set_budgets(10, 6);
+    assert_eq!(world.refused().code, RefusalCode::BudgetUnknown);
+    world.set_budgets(20, 7);
+    assert_eq!(world.refused().code, RefusalCode::BudgetExhausted);
+    assert_eq!(begin(&world, 9), [None], "it is known");
+}
+
+#[test]
+fn a_budget_sees_the_end_of_requests_that_were_admitted_before_it() {
+    for has_counters in [false, true] {
+        let mut before = vec![on(tenant(1), vec![])];
+        if has_counters {
+            before = vec![on(tenant(1), vec![limit(Dimension::Requests, 100)])];
+        }
+        let mut world = World::new(before);
+        world.upstreams = vec![candidate(1, vec![])];
+        let settled = world.admit().expect("no budget");
+        let renewed = world.admit().expect("no budget");
+        let refunded = world.admit().expect("no budget");
+        let dropped = world.admit().expect("no budget");
+
+        let of_another = Limit {
+            model: Some("another".into()),
+            ..limit(Dimension::BudgetCost, 40)
+        };
+        world.scopes = vec![on(tenant(1), vec![limit(Dimension::BudgetCost, 40), of_another])];
+        world.upstreams = vec![candidate(1, vec![limit(Dimension::BudgetTokens, 1_000)])];
+        begin(&world, 0);
+        world.set_budgets(0, 0);
+        world.settle(settled, amounts(100, 100, 9), 1);
+        assert_eq!(used_and_held(&world), [(9, 0), (0, 0), (200, 0)]);
+        for hold in [&renewed, &refunded, &dropped] {
+            ready(hold.renew(world.now));
+        }
+        assert_eq!(used_and_held(&world), [(9, 30), (0, 0), (200, 600)]);
+        assert_eq!(world.refused().code, RefusalCode::BudgetHeld, "they are in the way");
+        ready(refunded.refund());
+        drop(dropped);
+        world.settle(renewed, amounts(50, 50, 6), 2);
+        assert_eq!(used_and_held(&world), [(15, 0), (0, 0), (300, 0)]);
+        world.set_budgets(15, 2);
+        assert_eq!(world.first(), (15, 0), "and not twice");
+    }
+}
+
+proptest! {
+    /// Whenever a budget that began among running requests is known, it has counted every settlement once.
+    #[test]
+    fn a_budget_that_begins_anywhere_agrees_with_the_ledger(
+        steps in prop::collection::vec((0_u8..7, 0_usize..8), 1..80),
+        has_counters in any::<bool>(),
+    ) {
+        let mut world = World::new(vec![on(tenant(1), vec![])]);
+        if has_counters {
+            world.scopes = vec![on(tenant(1), vec![limit(Dimension::Requests, 100_000)])];
+        }
+        let mut holds = std::collections::VecDeque::new();
+        // The journal's entries, of which Postgres has the first so many; numbers start at 1.
+        let (mut ledger, mut shipped): (Vec<i64>, usize) = (Vec::new(), 0);
+        // What was read of Postgres, and is perhaps set much later.
+        let mut read: Option<BudgetBase> = None;
+        let mut has_begun = false;
+        for (step, size) in steps {
+            match step {
+                0 | 1 => holds.extend(world.admit().ok()),
+                2 | 3 => {
+                    if let Some(hold) = holds.pop_front() {
+                        let cost = size as i64 + 1;
+                        ledger.push(cost);
+                        world.settle(hold, amounts(1, 1, cost), ledger.len() as u64);
+                    }
+                }
+                4 => {
+                    world.scopes = costing(1_000_000);
+                    begin(&world, ledger.len() as u64);
+                    has_begun = true;
+                }
+                5 => {
+                    shipped = ledger.len().min(shipped + size);
+                    read = Some(BudgetBase { spent: ledger[..shipped].iter().sum(), mark: shipped as u64 });
+                }
+                _ => if let (true, Some(base)) = (has_begun, read) {
+                    world.set_budgets(base.spent, base.mark);
+                }
+            }
+            let reading = has_begun.then(|| world.peek().remove(0));
+            if let Some(reading) = reading.filter(|reading| reading.is_known) {
+                prop_assert_eq!(reading.used, ledger.iter().sum::<i64>());
+            }
+        }
+    }
 }
 
 #[test]
