@@ -23,7 +23,8 @@ pub struct AdminState {
     /// Where programs reach the proxy, without a slash at the end; shown in snippets. Another than the console's where that
     /// has an address of its own.
     pub gateway_address: Arc<str>,
-    /// Whether the session's cookie is sent over TLS only: always, unless the console is served on plain loopback http.
+    /// Whether the session's cookie is sent over TLS only: where people reach the console by https. Elsewhere browsers would
+    /// not send it at all.
     pub has_secure_cookies: bool,
 }
 
