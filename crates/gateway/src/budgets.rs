@@ -2,10 +2,12 @@
 //!
 //! A budget without a base is closed. Bases are read when a policy brings a new budget, before it comes into force; again
 //! every minute, so that any difference heals; and when a request meets a budget nobody knew of. A base says which of our
-//! journal's entries it contains, and the counters add those past it.
+//! journal's entries it contains, and the counters add those past it. A new budget begins to count before its base is
+//! read, and opens only with one that contains everything settled until then.
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use domain::error_chain::chain;
@@ -16,6 +18,7 @@ use limits::{BudgetBase, BudgetKey, Limits};
 use store::budgets::{BudgetFilter, Spent};
 use store::{Store, StoreError};
 use tokio::sync::{Mutex, Notify, mpsc};
+use tokio::time::timeout;
 
 use crate::clock::Clock;
 use crate::policy::PolicySnapshot;
@@ -24,6 +27,10 @@ use crate::policy::PolicySnapshot;
 pub const REREAD_INTERVAL_MS: u64 = 60_000;
 /// Budgets nobody knew of that wait to be read. Beyond it they wait for their next request.
 pub const UNKNOWN_MAX: usize = 1_000;
+
+/// How long a reading waits for Postgres to have what was settled before a new budget, in milliseconds. The shipper takes
+/// a tenth of it; should Postgres be behind, the budget stays closed and is read again.
+pub const SHIPMENT_WAIT_MS: u64 = 800;
 
 /// Which budgets to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,12 +127,11 @@ impl Budgets {
             }
             wanted = missing;
         }
-        let are_new = which == Which::Missing && !wanted.is_empty();
-        self.read(policy, wanted).await?;
-        if are_new {
+        if which == Which::Missing && !wanted.is_empty() {
+            // Beforehand: this may be given up any time, and then they want to be read again soon.
             self.begun.notify_one();
         }
-        Ok(())
+        self.read(policy, wanted).await
     }
 
     /// How many of the policy's budgets are closed now, for want of a base.
@@ -141,8 +147,8 @@ impl Budgets {
         closed
     }
 
-    /// Waits until new budgets have begun. What was settled just before is perhaps not in Postgres yet and was not counted
-    /// here either: their bases want to be read again soon.
+    /// Waits until new budgets have begun. Those that were not read in time, or that Postgres was behind for, are closed:
+    /// their bases want to be read again soon.
     pub async fn begun(&self) {
         self.begun.notified().await;
     }
@@ -151,9 +157,11 @@ impl Budgets {
         if wanted.is_empty() || !self.are_open() {
             return Ok(());
         }
+        let wanted: Vec<BudgetKey> = wanted.into_iter().collect();
+        self.begin(&wanted).await;
         // One filter that Postgres cannot take must not keep all others from being read: the batch is halved until it is
         // alone, and its budget stays closed.
-        let mut batches: Vec<Vec<BudgetKey>> = vec![wanted.into_iter().collect()];
+        let mut batches = vec![wanted];
         while let Some(mut batch) = batches.pop() {
             match self.read_batch(policy, &batch).await {
                 Ok(()) => {}
@@ -179,20 +187,38 @@ impl Budgets {
         let filters: Vec<BudgetFilter> = wanted.iter().map(|key| filter(key, policy)).collect();
         let sums = self.store.budgets_spent(&filters).await?;
         let mark = sums.marks.get(&self.instance).copied().unwrap_or(0);
+        if !self.journal.can_compare(mark) {
+            // The shipper has not met Postgres since the directory was lost: nobody can say what the sums contain.
+            self.begun.notify_one();
+            return Ok(());
+        }
         let now = self.clock.now();
         for (key, spent) in wanted.iter().zip(&sums.spent) {
-            self.limits
-                .set_budget(
-                    key,
-                    BudgetBase {
-                        spent: spent_in(key.dimension, spent),
-                        mark,
-                    },
-                    now,
-                )
-                .await;
+            let base = BudgetBase {
+                spent: spent_in(key.dimension, spent),
+                mark,
+            };
+            let is_set = self.limits.set_budget(key, base, now).await;
+            if !is_set && !self.limits.has_budget(key).await {
+                self.begun.notify_one();
+            }
         }
         Ok(())
+    }
+
+    /// Lets these budgets count from now on, and waits until Postgres has what was settled before.
+    async fn begin(&self, wanted: &[BudgetKey]) {
+        let now = self.clock.now();
+        let mut least_mark = 0;
+        for key in wanted {
+            let last_settled = || self.journal.last_ending_seq();
+            let mark = self.limits.begin_budget(key, last_settled, now).await;
+            least_mark = least_mark.max(mark.unwrap_or(0));
+        }
+        let mut shipped = self.journal.shipped();
+        let has_come = shipped.wait_for(|mark| *mark >= least_mark);
+        // Too late is no error: the base is turned away, and read again.
+        let _ = timeout(Duration::from_millis(SHIPMENT_WAIT_MS), has_come).await;
     }
 }
 
