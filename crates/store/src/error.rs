@@ -78,13 +78,13 @@ impl From<MigrateError> for StoreError {
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        if let sqlx::Error::Database(database) = &error {
-            if let Some(constraint) = database.constraint() {
-                return Self::Constraint {
-                    constraint: constraint.to_owned(),
-                    source: error,
-                };
-            }
+        if let sqlx::Error::Database(database) = &error
+            && let Some(constraint) = database.constraint()
+        {
+            return Self::Constraint {
+                constraint: constraint.to_owned(),
+                source: error,
+            };
         }
         if is_conflict(&error) {
             Self::Conflict(error)
