@@ -17,7 +17,11 @@ impl Control {
         entries_max: u32,
     ) -> Result<EntryPage<LedgerEntry>, ControlError> {
         let filter = within_reach(actor, filter)?;
-        Ok(self.store.ledger_entries(&filter, after, entries_max).await?)
+        let page = self.store.ledger_entries(&filter, after, entries_max).await?;
+        shown(actor, page, |entry| match entry {
+            LedgerEntry::Settlement(settlement) => hide_upstream(settlement),
+            LedgerEntry::Rejection(rejection) => hide_shared_scopes(rejection),
+        })
     }
 
     /// Settlements, newest first.
@@ -29,7 +33,11 @@ impl Control {
         entries_max: u32,
     ) -> Result<EntryPage<Settlement>, ControlError> {
         let filter = within_reach(actor, filter)?;
-        Ok(self.store.settlements(&filter, after, entries_max).await?)
+        shown(
+            actor,
+            self.store.settlements(&filter, after, entries_max).await?,
+            hide_upstream,
+        )
     }
 
     /// Rejections, newest first.
@@ -41,7 +49,11 @@ impl Control {
         entries_max: u32,
     ) -> Result<EntryPage<Rejection>, ControlError> {
         let filter = within_reach(actor, filter)?;
-        Ok(self.store.rejections(&filter, after, entries_max).await?)
+        shown(
+            actor,
+            self.store.rejections(&filter, after, entries_max).await?,
+            hide_shared_scopes,
+        )
     }
 
     /// The entry of one request.
@@ -82,3 +94,30 @@ fn within_reach(actor: &Actor, filter: &EntryFilter) -> Result<EntryFilter, Cont
     }
     Ok(filter)
 }
+
+/// The page as the actor may see it: `hide` takes from each entry what is not a tenant's business.
+fn shown<T>(actor: &Actor, mut page: EntryPage<T>, hide: impl Fn(&mut T)) -> Result<EntryPage<T>, ControlError> {
+    if actor.reach()? != Reach::Everything {
+        page.entries.iter_mut().for_each(|named| hide(&mut named.entry));
+    }
+    Ok(page)
+}
+
+/// Who serves a model, and under which name, is the operators' business.
+fn hide_upstream(settlement: &mut Settlement) {
+    settlement.upstream_id = None;
+    settlement.upstream_model = None;
+    settlement.attempts.clear();
+}
+
+/// How full a shared scope was tells about other tenants. That one refused was told to the caller, and stays.
+fn hide_shared_scopes(rejection: &mut Rejection) {
+    rejection.chain.retain(|check| check.scope.is_own());
+    if rejection.scope.as_ref().is_some_and(|scope| !scope.is_own()) {
+        rejection.limit_id = None;
+        rejection.limit_key = None;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -423,6 +423,33 @@ fn settlement(
             </section>
         }
     });
+    let mut details = vec![(
+        "Status",
+        entry
+            .status
+            .map_or("none was sent".to_owned(), |status| status.to_string())
+            .into_any(),
+    )];
+    // Tenants are not told who serves a model.
+    if let Some(upstream_model) = &entry.upstream_model {
+        details.push(("Upstream", upstream.unwrap_or_default().into_any()));
+        details.push(("Model at the upstream", upstream_model.clone().into_any()));
+    }
+    if let Some(id) = &entry.upstream_request_id {
+        details.push(("Provider's request id", id.clone().into_any()));
+    }
+    details.extend([
+        ("Waited in the queue", format::duration_ms(entry.queue_ms).into_any()),
+        (
+            "First byte",
+            entry
+                .first_byte_ms
+                .map_or("none".to_owned(), format::duration_ms)
+                .into_any(),
+        ),
+        ("Duration", format::duration_ms(entry.total_ms).into_any()),
+        ("Settled", format.time(entry.settled_at).into_any()),
+    ]);
     let unpriced = entry.is_unpriced.then(|| {
         view! {
             <p class="notice notice-warning">"The model had no price, so the fallback price was charged."</p>
@@ -468,16 +495,7 @@ fn settlement(
         </div>
         <section class="card">
             <h2>"Request"</h2>
-            {facts(identity_facts(named, &entry.identity, vec![
-                ("Status", entry.status.map_or("none was sent".to_owned(), |status| status.to_string()).into_any()),
-                ("Upstream", upstream.unwrap_or_default().into_any()),
-                ("Model at the upstream", entry.upstream_model.clone().unwrap_or_default().into_any()),
-                ("Upstream's request id", entry.upstream_request_id.clone().unwrap_or_default().into_any()),
-                ("Waited in the queue", format::duration_ms(entry.queue_ms).into_any()),
-                ("First byte", entry.first_byte_ms.map_or("none".to_owned(), format::duration_ms).into_any()),
-                ("Duration", format::duration_ms(entry.total_ms).into_any()),
-                ("Settled", format.time(entry.settled_at).into_any()),
-            ]))}
+            {facts(identity_facts(named, &entry.identity, details))}
         </section>
         {attempts}
     }
