@@ -47,6 +47,8 @@ pub struct Options {
     pub after_admission: Option<AfterAdmission>,
     /// How long holds are kept.
     pub limits: limits::Settings,
+    /// Bounds of the journal.
+    pub journal: JournalSettings,
     /// Time-outs towards the provider.
     pub upstream_timeouts: upstream::Timeouts,
     /// The billing time zone.
@@ -102,6 +104,7 @@ impl Tollgate {
         let settings = Settings {
             after_admission: options.after_admission,
             limits: options.limits,
+            journal: options.journal,
             upstream_timeouts: options.upstream_timeouts,
             public_url: options.public_url,
             ..settings

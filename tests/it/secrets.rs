@@ -1,0 +1,136 @@
+//! No secret reaches the log, at any level, whatever callers and providers do with it.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use chrono::{Duration, Utc};
+use control::keys::{Expiry, KeyDraft, KeyOwner};
+use control::limits::NodeLimits;
+use domain::key_text::{KEY_RANDOM_BYTES, KeyText};
+use domain::priority::Priority;
+use http::Method;
+use test_support::tollgate::{CREDENTIAL, Tollgate, chat_body};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Everything up to now, as text.
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().expect("whole")).into_owned()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("whole").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// The part of a key that nobody may know. What stands before it is shown in the console.
+fn secret_of(key: &str) -> &str {
+    key.rsplit('-').next().expect("a key")
+}
+
+// On one thread, which is this one: gateway, console, provider and callers all log to the buffer.
+#[tokio::test(flavor = "current_thread")]
+async fn keys_and_credentials_do_not_reach_the_log() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(log.clone())
+        .finish();
+    let _here = tracing::subscriber::set_default(subscriber);
+
+    let tollgate = Tollgate::start().await;
+    let (tenant, valid) = tollgate.tenant_with_key(NodeLimits::default()).await;
+    let draft = KeyDraft {
+        name: "another".into(),
+        priority: Priority::Default,
+        allowed_models: None,
+        may_name_users: true,
+        expiry: Expiry::At(Utc::now() + Duration::days(1)),
+    };
+    let issue = async || {
+        tollgate
+            .control()
+            .issue_key(&tollgate.actor(), tenant, KeyOwner::Service, &draft, Utc::now())
+            .await
+            .expect("a key")
+    };
+    let (expired, revoked) = (issue().await, issue().await);
+    tollgate
+        .control()
+        .revoke_key(&tollgate.actor(), revoked.row.id, Utc::now())
+        .await
+        .expect("revoked");
+    tollgate.in_force().await;
+    let unknown = KeyText::generate(&[3; KEY_RANDOM_BYTES]);
+    let mut misspelt = valid.clone();
+    misspelt.pop();
+    misspelt.push('_');
+    let foreign = "sk-proj-Zq81vKx0fNotOfThisHouse";
+
+    // Every key in every place, whole answers and streams, and a provider that fails and quotes its credential.
+    let keys = [
+        valid.as_str(),
+        revoked.text.reveal(),
+        unknown.reveal(),
+        &misspelt,
+        foreign,
+    ];
+    for key in keys {
+        tollgate.chat(key, "Hello.").await;
+        tollgate.chat_stream(key, "Hello.").await.rest().await;
+        tollgate.chat(key, "Hello. [[sim: status=401 quote-credential]]").await;
+        let body = chat_body("Hello.").to_string();
+        for (method, path, header) in [
+            (Method::POST, "/v1/chat/completions", "x-api-key"),
+            (Method::GET, "/v1/models", "x-api-key"),
+            (Method::POST, "/v1/nothing/here", "authorization"),
+            (Method::GET, "/console/nothing", "authorization"),
+        ] {
+            let content = [("content-type", "application/json"), (header, key)];
+            let mut browser = tollgate.browser();
+            browser.send(method, path, &content, body.clone().into()).await;
+        }
+    }
+    tollgate.clock.set(Utc::now() + Duration::days(2));
+    assert_eq!(
+        tollgate.chat(expired.text.reveal(), "Hello.").await.code(),
+        "key_expired"
+    );
+    tollgate.shipped().await;
+    let tollgate = tollgate.restart().await;
+    assert_eq!(tollgate.chat(&valid, "Hello.").await.status, 200);
+
+    let text = log.text();
+    assert!(text.contains("\"settled\""), "the log was written here");
+    assert!(text.contains("quota_exceeded"), "refusals, too");
+    let mut secrets: Vec<&str> = keys.into_iter().chain([expired.text.reveal()]).collect();
+    let parts: Vec<&str> = secrets.iter().map(|key| secret_of(key)).collect();
+    secrets.extend(parts);
+    secrets.push(CREDENTIAL);
+    for secret in secrets {
+        let found = text.lines().find(|line| line.contains(secret));
+        assert!(found.is_none(), "{secret} is in the log: {}", found.unwrap_or_default());
+    }
+    tracing::info!(secret = CREDENTIAL, "on purpose");
+    assert!(log.text().contains(CREDENTIAL), "a secret would have been found");
+}
