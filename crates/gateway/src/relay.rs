@@ -207,7 +207,7 @@ async fn while_wanted<T>(flight: &Flight, head: &mut Head, work: impl Future<Out
             done = &mut work => return Ok(done),
             () = &mut stopping => return Err(Unwanted::Stopping),
             () = head.closed() => break,
-            () = lease.due() => lease.renew(flight).await,
+            () = lease.due() => lease.renew_if_due(flight).await,
         }
     }
     tokio::select! {
@@ -238,9 +238,11 @@ impl Lease {
         tokio::time::sleep_until(self.due).await;
     }
 
-    async fn renew(&mut self, flight: &Flight) {
-        flight.renew().await;
-        self.due = Instant::now() + self.interval;
+    async fn renew_if_due(&mut self, flight: &Flight) {
+        if Instant::now() >= self.due {
+            flight.renew().await;
+            self.due = Instant::now() + self.interval;
+        }
     }
 }
 

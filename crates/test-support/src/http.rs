@@ -72,6 +72,18 @@ impl Stream {
         }
     }
 
+    /// All that is left, as text, and whether it came to its proper end.
+    pub async fn to_end(mut self) -> (String, bool) {
+        let mut text = Vec::new();
+        while let Some(frame) = self.body.frame().await {
+            match frame {
+                Ok(frame) => text.extend_from_slice(frame.data_ref().map(AsRef::as_ref).unwrap_or_default()),
+                Err(_) => return (String::from_utf8_lossy(&text).into_owned(), false),
+            }
+        }
+        (String::from_utf8_lossy(&text).into_owned(), true)
+    }
+
     /// All that is left, as text.
     pub async fn rest(mut self) -> String {
         let mut text = Vec::new();

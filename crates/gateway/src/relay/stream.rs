@@ -142,19 +142,20 @@ async fn follow(
                 bytes_left: DRAIN_BYTES_MAX,
             });
         }
+        // Looked at here too: beside a provider that always has something ready, no timer is ever heard.
+        listener.lease.renew_if_due(flight).await;
+        if drain.as_ref().is_some_and(|drain| Instant::now() >= drain.until) {
+            return (End::Left, None);
+        }
         let drained = async {
             match &drain {
                 Some(drain) => sleep_until(drain.until).await,
                 None => std::future::pending().await,
             }
         };
-        // The provider comes last: one that always has something ready would keep the others waiting.
         let next = tokio::select! {
             biased;
-            () = listener.lease.due() => {
-                listener.lease.renew(flight).await;
-                continue;
-            }
+            () = listener.lease.due() => continue,
             () = ending.cancelled() => return (End::Stopped, None),
             () = drained => return (End::Left, None),
             () = listener.pieces.closed(), if !listener.is_gone => {
@@ -262,7 +263,7 @@ impl Listener {
         loop {
             tokio::select! {
                 biased;
-                () = self.lease.due() => self.lease.renew(flight).await,
+                () = self.lease.due() => self.lease.renew_if_due(flight).await,
                 () = flight.gateway.ending.cancelled() => return Err(End::Stopped),
                 place = self.pieces.reserve() => {
                     match place {
