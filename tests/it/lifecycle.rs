@@ -6,7 +6,7 @@ use control::limits::NodeLimits;
 use domain::ids::TenantId;
 use domain::key_text::{KEY_RANDOM_BYTES, KeyText};
 use server::wiring::Settings;
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use test_support::http::Browser;
 use test_support::tollgate::{MODEL, Options, Tollgate, chat_body};
 
@@ -46,6 +46,32 @@ async fn count(sql: &mut PgConnection, text: &'static str, tenant: TenantId) -> 
 
 async fn readiness(tollgate: &Tollgate) -> String {
     tollgate.browser().get("/readyz").await.json()["degraded"].to_string()
+}
+
+/// The wire falls silent while Postgres owes the gateway an answer about `table`: between two statements it would only be
+/// found out by the pool, which looks at a connection before it lends it.
+async fn silence_inside_a_statement(tollgate: &Tollgate, table: &'static str) {
+    let mut sql = tollgate.sql().await;
+    let mut transaction = sql.begin().await.expect("a transaction");
+    sqlx::query(AssertSqlSafe(format!("lock table {table} in access exclusive mode")))
+        .execute(&mut *transaction)
+        .await
+        .expect("locked");
+    until("the gateway waits for the table", async || {
+        let waiting: i64 = sqlx::query_scalar(
+            "select count(*) from pg_locks
+             where not granted and relation = $1::regclass
+                and database = (select oid from pg_database where datname = current_database())",
+        )
+        .bind(table)
+        .fetch_one(&mut *transaction)
+        .await
+        .expect("a count");
+        waiting > 0
+    })
+    .await;
+    tollgate.wire().silence();
+    transaction.rollback().await.expect("unlocked");
 }
 
 #[tokio::test]
@@ -129,7 +155,7 @@ async fn a_postgres_that_falls_silent_holds_nobody_up_and_is_found_again() {
     let unknown = KeyText::generate(&[3; KEY_RANDOM_BYTES]);
     assert_eq!(tollgate.chat(unknown.reveal(), "Hello.").await.status, 401);
 
-    tollgate.wire().silence();
+    silence_inside_a_statement(&tollgate, "policy_version").await;
     until("an unknown key cannot be verified", async || {
         tollgate.chat(unknown.reveal(), "Hello.").await.status == 503
     })
@@ -154,7 +180,7 @@ async fn a_silent_postgres_keeps_nobody_from_stopping_nor_from_starting() {
     let tollgate = tollgate.restart().await;
     until("the policy is kept", async || kept.exists()).await;
 
-    tollgate.wire().silence();
+    silence_inside_a_statement(&tollgate, "instances").await;
     assert_eq!(tollgate.chat(&key, "Hello.").await.status, 200);
     let tollgate = tokio::time::timeout(PATIENCE, tollgate.restart())
         .await
