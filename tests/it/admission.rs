@@ -1,10 +1,12 @@
 //! What is admitted, and that nothing more is.
 
 use control::limits::NodeLimits;
+use control::tenants::TenantDraft;
 use domain::money::Nanos;
 use futures_util::future::join_all;
+use serde_json::json;
 use sqlx::Row as _;
-use test_support::tollgate::Tollgate;
+use test_support::tollgate::{Tollgate, chat_body};
 
 /// The ceiling that one request with this text holds, in nano-units: read off a row.
 async fn ceiling_of(tollgate: &Tollgate, text: &str) -> i64 {
@@ -160,6 +162,95 @@ async fn a_request_above_its_cap_is_too_large_and_not_asked_to_retry() {
         (413, "request_too_large")
     );
     assert_eq!(refused.header("retry-after"), "");
+}
+
+#[tokio::test]
+async fn a_cap_on_the_output_of_a_request_holds_what_is_asked_for() {
+    let tollgate = Tollgate::start().await;
+    let limits = NodeLimits {
+        request_output_tokens: Some(100),
+        ..NodeLimits::default()
+    };
+    let (_, key) = tollgate.tenant_with_key(limits).await;
+    for (asked, status) in [(None, 413), (Some(101), 413), (Some(100), 200)] {
+        let mut body = chat_body("Hello. [[sim: tokens=300]]");
+        body["max_tokens"] = json!(asked);
+        let answer = tollgate.browser().post_json("/v1/chat/completions", &key, &body).await;
+        assert_eq!(answer.status.as_u16(), status, "{asked:?}: {}", answer.text());
+        if status == 413 {
+            assert_eq!(answer.code(), "request_too_large");
+        } else {
+            assert_eq!(answer.json()["usage"]["completion_tokens"], 100);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_strict_tenants_cap_reaches_the_provider_whatever_the_caller_states() {
+    let tollgate = Tollgate::start().await;
+    let draft = TenantDraft {
+        name: "Strict".into(),
+        plan_id: None,
+        priority_ceiling: None,
+        has_strict_budgets: true,
+        limits: NodeLimits::default(),
+    };
+    let tenant = tollgate
+        .control()
+        .create_tenant(&tollgate.actor(), &draft, chrono::Utc::now())
+        .await
+        .expect("a tenant");
+    let key = tollgate.issue(tenant).await.text.reveal().to_owned();
+    tollgate.in_force().await;
+    // The model's own cap is 4,096, its default 500.
+    for (field, stated, generated) in [
+        ("max_tokens", Some(100_000), 4_096),
+        ("max_completion_tokens", Some(100_000), 4_096),
+        ("max_tokens", Some(40), 40),
+        ("max_tokens", None, 500),
+    ] {
+        let mut body = chat_body("Hello. [[sim: tokens=6000]]");
+        body[field] = json!(stated);
+        let answer = tollgate.browser().post_json("/v1/chat/completions", &key, &body).await;
+        assert_eq!(
+            answer.json()["usage"]["completion_tokens"],
+            generated,
+            "{field} {stated:?}"
+        );
+    }
+    tollgate.shipped().await;
+    let overruns: i64 = sqlx::query("select count(*) from settlements where output_tokens > ceiling_output_tokens")
+        .fetch_one(&mut tollgate.sql().await)
+        .await
+        .expect("a count")
+        .get(0);
+    assert_eq!(overruns, 0);
+}
+
+#[tokio::test]
+async fn an_end_user_named_like_a_person_is_counted_for_itself() {
+    let tollgate = Tollgate::start().await;
+    let (tenant, key) = tollgate.tenant_with_key(NodeLimits::default()).await;
+    let person = uuid::Uuid::now_v7().to_string();
+    for (named, counted_as) in [
+        (person.clone(), format!("end-user:{person}")),
+        ("somebody".into(), "somebody".into()),
+    ] {
+        let mut body = chat_body("Hello.");
+        body["user"] = json!(named);
+        let answer = tollgate.browser().post_json("/v1/chat/completions", &key, &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        tollgate.shipped().await;
+        let user: String = sqlx::query(
+            "select user_id from settlements where tenant_id = $1 order by settled_at desc, id desc limit 1",
+        )
+        .bind(tenant.0)
+        .fetch_one(&mut tollgate.sql().await)
+        .await
+        .expect("a row")
+        .get(0);
+        assert_eq!(user, counted_as);
+    }
 }
 
 #[tokio::test]

@@ -503,6 +503,30 @@ async fn a_request_takes_no_longer_than_its_limit_whoever_is_slow() {
 }
 
 #[tokio::test]
+async fn the_time_for_a_request_is_over_even_while_there_is_more_to_read() {
+    let provider = simulator::Simulator::start(simulator::SimulatorConfig::default())
+        .await
+        .expect("the simulator starts");
+    let mut body = chat_body("Hello. [[sim: tokens=50]]");
+    body["stream"] = json!(true);
+    let request = upstream::Request {
+        method: http::Method::POST,
+        base_url: &provider.base_url(),
+        endpoint: "chat/completions",
+        credential: None,
+        headers: http::HeaderMap::new(),
+        body: body.to_string().into(),
+    };
+    let client = upstream::Client::new(upstream::Timeouts::default());
+    let mut answer = client.send(request, Some(500)).await.expect("an answer").into_body();
+    assert!(answer.next_chunk().await.is_ok_and(|chunk| chunk.is_some()));
+    provider.wait_until(|stats| stats.requests_finished == 1).await;
+    tokio::time::sleep_until(answer.deadline()).await;
+    let next = answer.next_chunk().await;
+    assert!(matches!(next, Err(upstream::BodyError::TookTooLong(500))), "{next:?}");
+}
+
+#[tokio::test]
 async fn an_answer_that_cannot_be_read_is_charged_as_expected() {
     for (orders, is_streamed, status, outcome) in [
         ("malformed", false, 200, "completed"),
@@ -640,7 +664,9 @@ async fn a_provider_that_hangs_before_there_is_a_connection_costs_nothing() {
             ..one_slot()
         };
         let (tenant, key) = tollgate.tenant_with_key(limits).await;
-        let answer = tollgate.chat(&key, "Hello.").await;
+        let answer = tokio::time::timeout(Duration::from_secs(20), tollgate.chat(&key, "Hello."))
+            .await
+            .expect("the way to a connection is bounded");
         assert_eq!(
             (answer.status.as_u16(), answer.code().as_str()),
             (503, "upstream_unavailable")

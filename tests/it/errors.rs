@@ -3,12 +3,15 @@
 use chrono::{Duration, Utc};
 use control::keys::{Expiry, KeyDraft, KeyOwner};
 use control::limits::NodeLimits;
+use domain::limits::{Class, Dimension, Scope, Target};
+use domain::periods::Period;
 use domain::prices::Rates;
 use domain::priority::Priority;
 use http::Method;
 use serde_json::json;
 use test_support::http::Answer;
 use test_support::tollgate::{MODEL, Tollgate, chat_body};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 fn assert_refused(answer: &Answer, status: u16, code: &str) {
     assert_eq!(
@@ -64,6 +67,151 @@ async fn bodies_that_cannot_be_read_are_400_and_too_long_ones_413() {
             "body_too_large"
         ]
     );
+}
+
+#[tokio::test]
+async fn fields_that_change_the_bill_are_refused_and_named() {
+    let tollgate = Tollgate::start().await;
+    let (_, key) = tollgate.tenant_with_key(NodeLimits::default()).await;
+    let before = tollgate.simulator.stats().requests_received;
+    for (field, value) in [
+        ("service_tier", json!("priority")),
+        ("models", json!(["dear-model"])),
+        ("provider", json!({ "order": ["dear"] })),
+        ("modalities", json!(["text", "audio"])),
+        ("web_search_options", json!({})),
+    ] {
+        let mut body = chat_body("Hello.");
+        body[field] = value;
+        let answer = tollgate.browser().post_json("/v1/chat/completions", &key, &body).await;
+        assert_refused(&answer, 400, "invalid_request");
+        assert_eq!(answer.json()["error"]["param"], field);
+    }
+    assert_eq!(tollgate.simulator.stats().requests_received, before);
+    let mut harmless = chat_body("Hello.");
+    harmless["service_tier"] = json!("auto");
+    assert_eq!(
+        tollgate
+            .browser()
+            .post_json("/v1/chat/completions", &key, &harmless)
+            .await
+            .status,
+        200
+    );
+}
+
+#[tokio::test]
+async fn a_user_that_postgres_cannot_keep_is_refused_and_closes_no_budget() {
+    let tollgate = Tollgate::start().await;
+    let limits = NodeLimits {
+        monthly_tokens: Some(1_000_000),
+        ..NodeLimits::default()
+    };
+    let (tenant, key) = tollgate.tenant_with_key(limits.clone()).await;
+    let every_user = Target::OfTenant(tenant, Class::EndUser);
+    tollgate
+        .control()
+        .set_limits(&tollgate.actor(), &every_user, 0, &limits, Utc::now())
+        .await
+        .expect("set");
+    tollgate.in_force().await;
+    let ask = async |user: &str| {
+        let mut body = chat_body("Hello.");
+        body["user"] = json!(user);
+        tollgate.browser().post_json("/v1/chat/completions", &key, &body).await
+    };
+    assert_refused(&ask("a\0b").await, 400, "invalid_request");
+    // A name's own budget is read when it is first met.
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
+    while ask("somebody").await.status != 200 {
+        assert!(tokio::time::Instant::now() < deadline, "the budget stays closed");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn one_budget_that_cannot_be_read_keeps_no_other_closed() {
+    let tollgate = Tollgate::start().await;
+    let (tenant, _) = tollgate.tenant_with_key(NodeLimits::default()).await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let (journal, _) = ledger::Journal::open(
+        directory.path(),
+        "another-gateway",
+        ledger::JournalSettings::default(),
+        Utc::now(),
+    )
+    .expect("a journal");
+    let limits = limits::Limits::memory(limits::Settings::default());
+    let budgets = gateway::budgets::Budgets::new(
+        tollgate.running.store.clone(),
+        limits.clone(),
+        journal,
+        std::sync::Arc::<test_support::clock::TestClock>::clone(&tollgate.clock),
+        "another-gateway".to_owned(),
+        0,
+    );
+    let of = |user: &str| limits::BudgetKey {
+        scope: Scope::User(tenant, user.into()),
+        dimension: Dimension::BudgetTokens,
+        period: Period::Month,
+        model: None,
+        priority: None,
+        span: Period::Month.span(tollgate.clock.wall(), chrono_tz::UTC),
+    };
+    let names = ["a", "b", "wrong\0", "c", "d"];
+    budgets.want(&names.map(of));
+    let policy = tollgate.running.gateway.policy().expect("a policy");
+    budgets.read_wanted(&policy).await.expect("the others are read");
+    let mut open = Vec::new();
+    for name in names {
+        if limits.has_budget(&of(name)).await {
+            open.push(name);
+        }
+    }
+    assert_eq!(open, ["a", "b", "c", "d"]);
+}
+
+#[tokio::test]
+async fn a_key_revoked_while_its_body_is_on_the_way_is_refused() {
+    let tollgate = Tollgate::start().await;
+    let (tenant, _) = tollgate.tenant_with_key(NodeLimits::default()).await;
+    let issued = tollgate.issue(tenant).await;
+    tollgate.in_force().await;
+    let body = chat_body("Hello.").to_string();
+    let (first, second) = body.split_at(body.len() / 2);
+    let mut connection = tokio::net::TcpStream::connect(tollgate.running.address)
+        .await
+        .expect("a connection");
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: test\r\nconnection: close\r\nauthorization: Bearer {}\r\n\
+         content-length: {}\r\n\r\n",
+        issued.text.reveal(),
+        body.len()
+    );
+    connection
+        .write_all(format!("{head}{first}").as_bytes())
+        .await
+        .expect("the first half is sent");
+    while tollgate.running.gateway.in_flight() == 0 {
+        tokio::task::yield_now().await;
+    }
+    tollgate
+        .control()
+        .revoke_key(&tollgate.actor(), issued.row.id, Utc::now())
+        .await
+        .expect("revoked");
+    tollgate.in_force().await;
+    connection
+        .write_all(second.as_bytes())
+        .await
+        .expect("the second half is sent");
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.expect("an answer");
+    assert!(
+        answer.starts_with("HTTP/1.1 403") && answer.contains("key_revoked"),
+        "{answer}"
+    );
+    assert_eq!(rejection_codes(&tollgate).await, ["key_revoked"]);
 }
 
 #[tokio::test]
@@ -205,7 +353,11 @@ async fn a_route_without_metering_is_closed() {
         assert_refused(&answer, 404, "route_not_found");
     }
     assert_eq!(tollgate.simulator.stats().requests_received, before);
-    assert_eq!(rejection_codes(&tollgate).await.len(), 3);
+    let long = format!("/v1/{}", "x".repeat(5_000));
+    let answer = tollgate.browser().post_json(&long, &key, &json!({})).await;
+    assert_refused(&answer, 404, "route_not_found");
+    assert!(answer.body.len() < 600, "{}", answer.text());
+    assert_eq!(rejection_codes(&tollgate).await.len(), 4);
 }
 
 #[tokio::test]
