@@ -18,7 +18,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve the gateway, the console and the API.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Serve a made-up organisation with live traffic against a simulated provider.
     Demo(DemoArgs),
     /// Bring the database schema up to date, and stop.

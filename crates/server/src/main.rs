@@ -12,7 +12,7 @@ async fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(args) => {
             logging::start(args.log_format, "info,sqlx=warn,sqlx_core=warn");
-            serve::serve(args).await
+            serve::serve(*args).await
         }
         Command::Demo(args) => {
             logging::start(LogFormat::Text, "warn");
