@@ -251,6 +251,8 @@ impl Listener {
         if self.is_gone {
             return Ok(());
         }
+        // One chunk may hold thousands of events.
+        self.lease.renew_if_due(flight).await;
         let piece = match self.pieces.try_send(piece) {
             Ok(()) => return Ok(()),
             Err(TrySendError::Closed(_)) => {
