@@ -1018,6 +1018,42 @@ async fn a_reports_rows_add_up_to_its_totals_however_it_is_divided() {
 }
 
 #[tokio::test]
+async fn downloads_that_nobody_reads_leave_room_for_everybody_else() {
+    let ledger = filled().await;
+    // More rows than wait for their reader.
+    sqlx::query(
+        "insert into settlement_rollups
+         select (jsonb_populate_record(null::settlement_rollups, row || jsonb_build_object('model', number::text))).*
+         from (select to_jsonb(rollup) as row from settlement_rollups as rollup limit 1) as one,
+            generate_series(1, 1000) as number",
+    )
+    .execute(&mut ledger.database.connect().await)
+    .await
+    .unwrap();
+    let by_model = || ReportQuery {
+        span: november(),
+        filter: ReportFilter::default(),
+        grouping: Grouping {
+            model: true,
+            ..Grouping::NONE
+        },
+    };
+    let mut unread = Vec::new();
+    let refused = loop {
+        assert!(unread.len() < 10, "as many as anybody likes");
+        match ledger.store.stream_report(by_model(), at(90_000)).await {
+            Ok(stream) => unread.push(stream),
+            Err(error) => break error,
+        }
+    };
+    assert!(refused.is_transient(), "{refused}");
+    ledger.store.report(&by_model(), at(90_000)).await.unwrap();
+    unread.pop();
+    let stream = ledger.store.stream_report(by_model(), at(90_000)).await.unwrap();
+    assert!(stream.rows.try_collect::<Vec<_>>().await.unwrap().len() > 1_000);
+}
+
+#[tokio::test]
 async fn an_overview_has_every_day_and_the_largest_first() {
     let ledger = filled().await;
     let zone = chrono_tz::Asia::Kolkata;
