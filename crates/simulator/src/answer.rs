@@ -92,7 +92,7 @@ pub(crate) struct Choice {
 
 impl Answer {
     pub(crate) fn to(request: &ChatRequest, behaviour: &Behaviour, is_prompt_seen: bool) -> Self {
-        let seed = seed(request.body());
+        let seed = seed(request);
         let cap = request
             .output_cap_tokens()
             .unwrap_or(u64::MAX)
@@ -216,9 +216,17 @@ impl SeenPrompts {
     }
 }
 
-/// FNV-1a: the same on every machine and in every version.
-fn seed(body: &[u8]) -> u64 {
-    body.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+/// From the model and the prompt: how an answer is delivered does not change it. FNV-1a: the same on every machine and in
+/// every version.
+fn seed(request: &ChatRequest) -> u64 {
+    let model = fnv(0xcbf2_9ce4_8422_2325, request.model().as_bytes());
+    request
+        .parts()
+        .fold(model, |hash, part| fnv(hash, part.text.as_bytes()))
+}
+
+fn fnv(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }

@@ -1,10 +1,10 @@
 //! A provider made of nothing: answers, latency, failures and account limits for demo, tests and benchmarks.
 //!
-//! It speaks OpenAI's `POST /v1/chat/completions` (stream and not) and `GET /v1/models`. The answer follows from the
-//! request alone, so the same request is answered the same way. What it shall do instead can be ordered: for all requests
-//! by [`SimulatorConfig::behaviour`], for the next ones by [`Simulator::script`], for one by a header
-//! `X-Simulator: status=429 retry-after=7`, by a suffix of the model's name (`gpt-sim@status=500`), or in the text of a
-//! message, which also passes through a gateway: `[[sim: tokens=40 chunk-ms=5]]`. [`behaviour`] lists the orders.
+//! It speaks OpenAI's `POST /v1/chat/completions` (stream and not) and `GET /v1/models`. The answer follows from model and
+//! prompt alone, so the same question is answered the same way, in a stream or not. What it shall do instead can be
+//! ordered: for all requests by [`SimulatorConfig::behaviour`], for the next ones by [`Simulator::script`], for one by a
+//! header `X-Simulator: status=429 retry-after=7`, by a suffix of the model's name (`gpt-sim@status=500`), or in the text
+//! of a message, which also passes through a gateway: `[[sim: tokens=40 chunk-ms=5]]`. [`behaviour`] lists the orders.
 //!
 //! # How tokens are counted
 //!
