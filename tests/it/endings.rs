@@ -475,7 +475,7 @@ async fn a_request_takes_no_longer_than_its_limit_whoever_is_slow() {
         request_seconds: Some(1),
         ..one_slot()
     };
-    let (tenant, key) = tollgate.tenant_with_key(limits.clone()).await;
+    let (tenant, key) = tollgate.tenant_with_key(limits).await;
     let (text, ended_well) = tollgate
         .chat_stream(&key, "Hello. [[sim: tokens=4000 chunk-ms=5]]")
         .await
@@ -489,6 +489,11 @@ async fn a_request_takes_no_longer_than_its_limit_whoever_is_slow() {
     );
     assert!((20..4_000).contains(&row.output_tokens), "{row:?}");
 
+    // Time enough to fill every buffer on the way, so that it is the caller who keeps everybody waiting.
+    let limits = NodeLimits {
+        request_seconds: Some(4),
+        ..one_slot()
+    };
     let tenant = tollgate.tenant("Slow reader", limits).await;
     let key = tollgate.issue(tenant).await.text.reveal().to_owned();
     tollgate.in_force().await;
@@ -559,13 +564,10 @@ async fn an_answer_that_cannot_be_read_is_charged_as_expected() {
 async fn a_stream_is_passed_on_as_it_comes_whatever_it_is_called() {
     let tollgate = Tollgate::start().await;
     let (tenant, key) = tollgate.tenant_with_key(one_slot()).await;
-    let mut stream = tollgate
-        .chat_stream(
-            &key,
-            "Hello. [[sim: tokens=25 content-type=text/plain hold-after-chunks=5]]",
-        )
-        .await;
-    assert!(stream.next().await.is_some(), "before the provider goes on");
+    let text = "Hello. [[sim: tokens=25 content-type=text/plain hold-after-chunks=5]]";
+    let asking = tokio::time::timeout(Duration::from_secs(20), tollgate.chat_stream(&key, text));
+    let mut stream = asking.await.expect("an answer before the provider goes on");
+    assert!(stream.next().await.is_some());
     tollgate.simulator.wait_parked(1).await;
     tollgate.simulator.release_all();
     assert!(stream.rest().await.ends_with("data: [DONE]\n\n"));
