@@ -14,6 +14,7 @@ mod estimates;
 mod flight;
 mod kept_policy;
 pub mod metrics;
+mod outgoing;
 pub mod pipeline;
 pub mod policy;
 mod pricing;

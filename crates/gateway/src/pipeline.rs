@@ -16,13 +16,14 @@ use http::HeaderMap;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use limits::{Admission, Now, ScopeLimits, UpstreamCandidate};
 use protocol::headers;
-use protocol::openai_chat::{ChatRequest, Rewrite};
+use protocol::openai_chat::ChatRequest;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::authenticate::Caller;
 use crate::end_users::END_USERS_MAX;
 use crate::flight::Flight;
+use crate::outgoing::Outgoing;
 use crate::policy::{ModelPolicy, RequestUser, UpstreamPolicy};
 use crate::pricing::Pricing;
 use crate::refusal::Refusal;
@@ -36,46 +37,6 @@ pub const BODY_READ_MS: u64 = 60_000;
 const COPIES_PER_BODY: usize = 2;
 /// Goes before an end user's name that looks like a person's id, so that nobody is counted as somebody else.
 const END_USER_PREFIX: &str = "end-user:";
-
-/// What goes to the provider.
-pub(crate) struct Outgoing {
-    pub(crate) upstream: Arc<UpstreamPolicy>,
-    pub(crate) upstream_model: String,
-    pub(crate) endpoint: &'static str,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-    /// Whether the caller wants to see the usage at the end of a stream.
-    pub(crate) shows_usage: bool,
-    /// The caller's limit on how long a request may take, in milliseconds.
-    pub(crate) total_ms: Option<u64>,
-    request: Arc<ChatRequest>,
-    asks_for_usage: bool,
-    output_cap_tokens: Option<u64>,
-    _room: room::Taken,
-}
-
-impl Outgoing {
-    fn write_body(&mut self) {
-        // The former body goes before the next one comes.
-        self.body = Bytes::new();
-        self.body = self.request.rewrite(&Rewrite {
-            model: &self.upstream_model,
-            asks_for_usage: self.asks_for_usage,
-            output_cap_tokens: self.output_cap_tokens,
-        });
-    }
-
-    /// Whether the body asks for a stream's usage without the caller having done so.
-    pub(crate) fn asks_for_usage(&self) -> bool {
-        self.asks_for_usage && self.request.is_streamed() && !self.request.includes_usage()
-    }
-
-    /// Makes the body one that does not ask.
-    pub(crate) fn ask_without_usage(&mut self) {
-        self.asks_for_usage = false;
-        self.write_body();
-    }
-}
 
 /// `POST /v1/chat/completions`.
 pub(crate) async fn chat_completions(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {

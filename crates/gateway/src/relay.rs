@@ -27,7 +27,7 @@ use upstream::{ResponseBody, SendError};
 
 use crate::clock::between_ms;
 use crate::flight::{Ending, Flight};
-use crate::pipeline::Outgoing;
+use crate::outgoing::Outgoing;
 use crate::{Step, error, metrics};
 
 /// How long an answer is still followed after its caller left, in milliseconds: the provider bills it anyway, and its
