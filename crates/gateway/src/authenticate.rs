@@ -7,7 +7,7 @@ use domain::key_text::{KeyText, MalformedKey};
 use domain::policy::Key;
 use domain::refusals::RefusalCode;
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use protocol::headers::key_text;
 
 use crate::policy::{PolicySnapshot, TenantPolicy};
 
@@ -56,7 +56,7 @@ pub fn authenticate(
     can_tell_unknown_keys: bool,
     at: DateTime<Utc>,
 ) -> Result<Caller, Unauthenticated> {
-    let presented = presented_key(headers).ok_or(Unauthenticated::NoKey)?;
+    let presented = key_text(headers).ok_or(Unauthenticated::NoKey)?;
     let text = KeyText::parse(presented).map_err(Unauthenticated::Malformed)?;
     let not_found = if can_tell_unknown_keys {
         Unauthenticated::Unknown
@@ -89,25 +89,6 @@ impl Caller {
         }
         None
     }
-}
-
-/// `Authorization: Bearer`, or else `x-api-key`.
-fn presented_key(headers: &HeaderMap) -> Option<&str> {
-    let bearer = headers
-        .get(AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| {
-            let (scheme, token) = value.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-        });
-    bearer
-        .or_else(|| {
-            headers
-                .get("x-api-key")
-                .and_then(|value| value.to_str().ok())
-                .map(str::trim)
-        })
-        .filter(|token| !token.is_empty())
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use domain::key_text::{KEY_RANDOM_BYTES, KeyText};
 use domain::refusals::RefusalCode;
 use http::HeaderMap;
+use protocol::headers::key_text;
 
-use super::{Unauthenticated, authenticate, presented_key};
+use super::{Unauthenticated, authenticate};
 
 fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
     pairs
@@ -15,15 +16,15 @@ fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
 
 #[test]
 fn a_key_may_stand_in_either_header() {
-    assert_eq!(presented_key(&headers(&[("authorization", "Bearer a")])), Some("a"));
-    assert_eq!(presented_key(&headers(&[("authorization", "bearer  a ")])), Some("a"));
-    assert_eq!(presented_key(&headers(&[("x-api-key", "b")])), Some("b"));
+    assert_eq!(key_text(&headers(&[("authorization", "Bearer a")])), Some("a"));
+    assert_eq!(key_text(&headers(&[("authorization", "bearer  a ")])), Some("a"));
+    assert_eq!(key_text(&headers(&[("x-api-key", "b")])), Some("b"));
     assert_eq!(
-        presented_key(&headers(&[("authorization", "Basic xyz"), ("x-api-key", "b")])),
+        key_text(&headers(&[("authorization", "Basic xyz"), ("x-api-key", "b")])),
         Some("b")
     );
-    assert_eq!(presented_key(&headers(&[("authorization", "Bearer ")])), None);
-    assert_eq!(presented_key(&headers(&[])), None);
+    assert_eq!(key_text(&headers(&[("authorization", "Bearer ")])), None);
+    assert_eq!(key_text(&headers(&[])), None);
 }
 
 #[test]
