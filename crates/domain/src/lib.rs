@@ -14,6 +14,7 @@
 //! | role (operator, auditor, manager, member) | [`people`] |
 //! | settlement, rejection, adjustment, hold record | [`ledger`] |
 //! | totals, completeness of a month | [`reports`] |
+//! | reading (a limit at one moment), explanation | [`readings`] |
 //! | refusal, its code and what follows from it | [`refusals`] |
 //! | priority | [`priority`] |
 //! | key text, public id, secret hash | [`key_text`] |
@@ -34,6 +35,7 @@ pub mod periods;
 pub mod policy;
 pub mod prices;
 pub mod priority;
+pub mod readings;
 pub mod refusals;
 pub mod reports;
 pub mod usage;

@@ -302,6 +302,19 @@ pub struct Gates {
     pub upper_waits: bool,
 }
 
+/// Which gate holds a priority back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// The lower one: `low` waits or degrades.
+    Lower,
+    /// The upper one: only `high` and `critical` pass.
+    Upper {
+        /// Whether the others wait instead of being refused.
+        waits: bool,
+    },
+}
+
 /// One configured limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {

@@ -4,9 +4,10 @@ use axum::body::Body;
 use axum::response::Response;
 use domain::ids::RequestId;
 use domain::limits::Scope;
+use domain::readings::Reading;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
-use limits::{Reading, Tightest};
+use limits::Tightest;
 use protocol::errors::ErrorBody;
 
 use crate::authenticate::Unauthenticated;

@@ -6,13 +6,14 @@ use domain::ids::RequestId;
 use domain::limits::{Dimension, Limit, Scope, Slot};
 use domain::periods::Span;
 use domain::priority::Priority;
+use domain::readings::Reading;
 
 use crate::admission::amount_of;
 use crate::bucket::Bucket;
 use crate::budget::{Budget, BudgetSpan};
 use crate::hold::Request;
 use crate::members::Members;
-use crate::reading::{Reading, Usage};
+use crate::reading::{self, Usage};
 use crate::window::Window;
 use crate::{BudgetKey, Now, Settings};
 
@@ -307,7 +308,7 @@ impl Counter {
             remaining: self.remaining(limit, now),
             utilisation_percent: usage.percent_of(limit.value),
             is_known: true,
-            ..Reading::untouched(scope, limit)
+            ..reading::untouched(scope, limit)
         };
         match &self.kind {
             Kind::Requests(window) => reading.reset_ms = Some(window.wait_ms(0, now.monotonic_ms)),

@@ -1,12 +1,11 @@
 //! Whether one limit has room for one request.
 
-use domain::limits::{Dimension, Gates, Limit};
+use domain::limits::{Dimension, Gate, Gates, Limit};
 use domain::priority::Priority;
 use domain::refusals::RefusalCode;
 
 use crate::Now;
 use crate::counter::{Counter, Kind, ms_until};
-use crate::denial::Gate;
 
 /// When to try again where a request in flight has to end first, in milliseconds.
 const CONCURRENCY_RETRY_MS: u64 = 1_000;

@@ -4,24 +4,12 @@ use std::fmt::Write as _;
 
 use domain::ids::LimitId;
 use domain::ledger::ScopeCheck;
-use domain::limits::{Dimension, Limit, Scope};
+use domain::limits::{Dimension, Gate, Limit, Scope};
 use domain::refusals::RefusalCode;
 
 use crate::decide::Refusal;
 use crate::node::{Check, Level};
 use crate::{Admission, BudgetKey, Now, ScopeLimits, Tightest};
-
-/// Which gate holds a priority back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
-    /// The lower one: `low` waits or degrades.
-    Lower,
-    /// The upper one: only `high` and `critical` pass.
-    Upper {
-        /// Whether the others wait instead of being refused.
-        waits: bool,
-    },
-}
 
 /// The refusal worth telling. Where several limits refuse: the first in the order of the tree that time does not heal
 /// (too large, exhausted); else the first closed budget; else the first gate that does not let wait; else the one with
@@ -117,7 +105,7 @@ impl Candidate {
 }
 
 /// Whether the later of two refusals is told instead of the earlier.
-fn is_worse(later: &Refusal, earlier: &Refusal) -> bool {
+pub(crate) fn is_worse(later: &Refusal, earlier: &Refusal) -> bool {
     let (later_hardness, earlier_hardness) = (later.hardness(), earlier.hardness());
     if later_hardness != earlier_hardness {
         return later_hardness > earlier_hardness;

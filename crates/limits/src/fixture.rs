@@ -12,11 +12,10 @@ use domain::limits::{Dimension, Gates, Limit, Mode, Scope, Target};
 use domain::money::Nanos;
 use domain::periods::Period;
 use domain::priority::Priority;
+use domain::readings::Reading;
 use uuid::Uuid;
 
-use crate::{
-    Admission, BudgetBase, BudgetKey, Denial, Hold, Limits, Now, Reading, ScopeLimits, Settings, UpstreamCandidate,
-};
+use crate::{Admission, BudgetBase, BudgetKey, Denial, Hold, Limits, Now, ScopeLimits, Settings, UpstreamCandidate};
 
 /// The memory store never waits: its futures are ready at once.
 pub(crate) fn ready<F: Future>(future: F) -> F::Output {

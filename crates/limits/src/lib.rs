@@ -45,6 +45,7 @@ mod budget;
 mod counter;
 mod decide;
 mod denial;
+mod explain;
 #[cfg(test)]
 mod fixture;
 mod hold;
@@ -56,7 +57,7 @@ mod reading;
 mod window;
 
 pub use admission::{Admission, BudgetBase, BudgetKey, BudgetState, Now, ScopeLimits, Settings, UpstreamCandidate};
-pub use denial::{Denial, Gate};
+pub use denial::Denial;
 pub use hold::Hold;
 pub use limits::Limits;
-pub use reading::{Reading, Tightest};
+pub use reading::Tightest;

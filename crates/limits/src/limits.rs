@@ -5,9 +5,10 @@ use std::sync::Arc;
 use chrono_tz::Tz;
 use domain::limits::Scope;
 use domain::priority::Priority;
+use domain::readings::{Explanation, Reading};
 
 use crate::memory::Memory;
-use crate::{Admission, BudgetBase, BudgetKey, BudgetState, Denial, Hold, Now, Reading, ScopeLimits, Settings};
+use crate::{Admission, BudgetBase, BudgetKey, BudgetState, Denial, Hold, Now, ScopeLimits, Settings};
 
 /// The counters of all scopes. Clones share them.
 #[derive(Clone, Debug)]
@@ -45,6 +46,11 @@ impl Limits {
         now: Now,
     ) -> Vec<Reading> {
         self.memory.peek(scopes, model, priority, time_zone, now)
+    }
+
+    /// What would happen to this request now; takes nothing and creates nothing.
+    pub async fn explain(&self, admission: &Admission<'_>, now: Now) -> Explanation {
+        self.memory.explain(admission, now)
     }
 
     /// Counts for this budget from now on, closed until a base is set. `last_settled`, asked for once it counts, is the

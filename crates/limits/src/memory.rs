@@ -14,15 +14,16 @@ use chrono_tz::Tz;
 use domain::ledger::RehearsedVerdict;
 use domain::limits::Scope;
 use domain::priority::Priority;
+use domain::readings::{Explanation, Reading};
 use parking_lot::Mutex;
 
 use crate::counter::Kind;
 use crate::denial;
+use crate::explain;
 use crate::hold::Request;
 use crate::node::{Level, Node, Share, SharedNode};
-use crate::{
-    Admission, BudgetBase, BudgetKey, BudgetState, Denial, Hold, Now, Reading, ScopeLimits, Settings, Tightest,
-};
+use crate::reading;
+use crate::{Admission, BudgetBase, BudgetKey, BudgetState, Denial, Hold, Now, ScopeLimits, Settings, Tightest};
 
 const SHARDS: usize = 256;
 /// Shards that one sweep looks at.
@@ -248,11 +249,26 @@ impl Memory {
                         counter.advance(limit, &self.settings, time_zone, now);
                         counter.reading(&of.scope, limit, now)
                     }
-                    None => Reading::untouched(&of.scope, limit),
+                    None => reading::untouched(&of.scope, limit),
                 });
             }
         }
         readings
+    }
+
+    pub(crate) fn explain(&self, admission: &Admission<'_>, now: Now) -> Explanation {
+        let upstreams = admission.upstreams.iter().map(|candidate| &candidate.scope);
+        let nodes = admission
+            .scopes
+            .iter()
+            .chain(upstreams)
+            .map(|of| {
+                self.find_node(&of.scope)
+                    .map(|node| node.lock().clone())
+                    .unwrap_or_default()
+            })
+            .collect();
+        explain::explain(nodes, admission, &self.settings, now)
     }
 
     pub(crate) fn set_budget(&self, key: &BudgetKey, base: BudgetBase, now: Now) -> bool {

@@ -131,7 +131,7 @@ pub(crate) struct Counted<'a> {
 pub(crate) struct Check {
     pub(crate) limit: usize,
     counter: Option<usize>,
-    need: u64,
+    pub(crate) need: u64,
     /// The limit's answer, whether or not it counts.
     pub(crate) answer: Result<(), Refusal>,
     /// What the limit at its rehearsed share would have answered.
@@ -274,6 +274,11 @@ impl<'a> Level<'a> {
             |index| self.node.counters[index].usage(now.wall),
         );
         usage.percent_of(limit.value)
+    }
+
+    /// The counter of a check; none for caps on single requests.
+    pub(crate) fn counter(&self, check: &Check) -> Option<&Counter> {
+        check.counter.map(|index| &self.node.counters[index])
     }
 
     /// The counters of enforced limits, and what each has left.

@@ -1,51 +1,10 @@
 //! What a limit's counter says.
 
-use std::sync::Arc;
-
-use domain::ids::LimitId;
-use domain::limits::{Dimension, Limit, Mode, Scope};
-use domain::periods::Period;
-use domain::priority::Priority;
+use domain::limits::{Dimension, Limit, Scope};
+use domain::readings::Reading;
 
 use crate::Now;
 use crate::node::Level;
-
-/// One limit and its counter, at one moment.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
-    /// Where.
-    pub scope: Scope,
-    /// Which limit.
-    pub limit_id: LimitId,
-    /// In what.
-    pub dimension: Dimension,
-    /// Rates: the window in seconds.
-    pub window_seconds: Option<u32>,
-    /// Budgets: the period.
-    pub period: Option<Period>,
-    /// Only this model's requests.
-    pub model: Option<Arc<str>>,
-    /// Only this priority's requests.
-    pub priority: Option<Priority>,
-    /// Whether it refuses.
-    pub mode: Mode,
-    /// Its value, in the unit of the dimension.
-    pub limit_value: u64,
-    /// Rates: counted in the last window, requests in flight at their expected use. Budgets: spent, negative after
-    /// credits. Zero otherwise.
-    pub used: i64,
-    /// Concurrency: in flight. Budgets: held by requests in flight. Zero otherwise.
-    pub held: u64,
-    /// What is left of the value; nothing while a token bucket pays back what it owes.
-    pub remaining: u64,
-    /// Used and held, in percent of the value; may exceed 100. 100 where the value is zero.
-    pub utilisation_percent: f64,
-    /// Milliseconds until it is as good as new if nothing more is admitted; absent where that depends on requests in
-    /// flight, or never happens.
-    pub reset_ms: Option<u64>,
-    /// False for a budget that waits for its base: `used` is less than the truth then.
-    pub is_known: bool,
-}
 
 /// The tightest limits of a request, for its response headers. The provider account's own are left out.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -102,26 +61,24 @@ impl Usage {
     }
 }
 
-impl Reading {
-    /// A limit nothing has been counted for yet.
-    pub(crate) fn untouched(scope: &Scope, limit: &Limit) -> Self {
-        let slot = limit.slot();
-        Self {
-            scope: scope.clone(),
-            limit_id: limit.id,
-            dimension: limit.dimension,
-            window_seconds: slot.window_seconds,
-            period: slot.period,
-            model: slot.model,
-            priority: slot.priority,
-            mode: limit.mode,
-            limit_value: limit.value,
-            used: 0,
-            held: 0,
-            remaining: limit.value,
-            utilisation_percent: Usage::default().percent_of(limit.value),
-            reset_ms: Some(0),
-            is_known: !limit.dimension.is_budget(),
-        }
+/// The reading of a limit nothing has been counted for yet.
+pub(crate) fn untouched(scope: &Scope, limit: &Limit) -> Reading {
+    let slot = limit.slot();
+    Reading {
+        scope: scope.clone(),
+        limit_id: limit.id,
+        dimension: limit.dimension,
+        window_seconds: slot.window_seconds,
+        period: slot.period,
+        model: slot.model,
+        priority: slot.priority,
+        mode: limit.mode,
+        limit_value: limit.value,
+        used: 0,
+        held: 0,
+        remaining: limit.value,
+        utilisation_percent: Usage::default().percent_of(limit.value),
+        reset_ms: Some(0),
+        is_known: !limit.dimension.is_budget(),
     }
 }

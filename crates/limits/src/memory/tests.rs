@@ -787,3 +787,37 @@ fn idle_scopes_are_dropped_and_used_ones_kept() {
     world.now.wall = at("2026-12-02T00:00:00Z");
     assert_eq!(sweep_all(&world), 0);
 }
+
+#[test]
+fn an_explanation_says_what_admission_then_says_and_takes_nothing() {
+    let mut world = world_of_every_kind();
+    world.scopes[2] = on(tenant(1), vec![limit(Dimension::Requests, 2)]);
+    world.upstreams = vec![
+        candidate(1, vec![limit(Dimension::Requests, 1)]),
+        candidate(2, vec![limit(Dimension::Requests, 9)]),
+    ];
+    let id_of = |number| match upstream(number) {
+        Scope::Upstream(id) => Some(id),
+        _ => None,
+    };
+    for expected in [id_of(1), id_of(2)] {
+        let before = used_and_held(&world);
+        let explanation = ready(world.limits.explain(&world.admission(), world.now));
+        assert_eq!(used_and_held(&world), before);
+        assert_eq!((explanation.told, explanation.upstream), (None, expected));
+        std::mem::forget(world.admit().expect("as explained"));
+    }
+    let explanation = ready(world.limits.explain(&world.admission(), world.now));
+    let told = &explanation.answers[explanation.told.expect("refused")];
+    let denial = world.refused();
+    assert_eq!(
+        (&told.reading.scope, told.reading.limit_id),
+        (&denial.scope, denial.limit_id)
+    );
+    let refusal = told.refusal.expect("it refuses");
+    assert_eq!(
+        (refusal.code, refusal.retry_after_ms),
+        (denial.code, denial.retry_after_ms)
+    );
+    assert_eq!(explanation.upstream, None);
+}

@@ -7,15 +7,14 @@ use domain::ids::RequestId;
 use domain::limits::{Dimension, Limit, Scope};
 use domain::periods::Period;
 use domain::priority::Priority;
+use domain::readings::Reading;
 use domain::refusals::RefusalCode;
 use proptest::prelude::*;
 use uuid::Uuid;
 
 use crate::admission::{amount_of, need_of};
 use crate::fixture::{amounts, at, gated, key, limit, on, ready, tenant, upstream};
-use crate::{
-    Admission, BudgetBase, BudgetKey, Denial, Hold, Limits, Now, Reading, ScopeLimits, Settings, UpstreamCandidate,
-};
+use crate::{Admission, BudgetBase, BudgetKey, Denial, Hold, Limits, Now, ScopeLimits, Settings, UpstreamCandidate};
 
 const SETTINGS: Settings = Settings {
     lease_ms: 60_000,
