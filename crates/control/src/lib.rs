@@ -13,6 +13,7 @@ pub mod keys;
 pub mod ledger;
 pub mod limits;
 pub mod models;
+pub mod oversubscription;
 mod passwords;
 pub mod people;
 pub mod prices;

@@ -8,6 +8,7 @@ pub mod error;
 pub mod instances;
 pub mod keys;
 pub mod ledger;
+pub mod limit_tree;
 pub mod limits;
 pub mod models;
 pub mod one_time_links;
