@@ -8,7 +8,7 @@ use std::process::Command;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// The table of ARCHITECTURE.md: a crate and the crates of ours it may use. Arrows point down only.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("domain", &[]),
     ("protocol", &["domain"]),
     ("tokens", &["domain"]),
@@ -26,6 +26,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("tollgate-client", &["protocol", "domain"]),
     ("simulator", &["protocol", "domain"]),
     ("embedded-postgres", &[]),
+    ("test-redis", &[]),
     (
         "server",
         &[
@@ -61,6 +62,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
             "tollgate-client",
             "simulator",
             "embedded-postgres",
+            "test-redis",
             "server",
         ],
     ),

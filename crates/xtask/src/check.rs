@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::postgres;
 use crate::process;
+use crate::redis;
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
@@ -19,6 +20,7 @@ fn all(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     steps.step("format", || format(workspace))?;
     steps.step("lints", || lints(workspace))?;
     steps.step("Postgres", postgres::ensure_installed)?;
+    steps.step("Redis", redis::ensure_installed)?;
     steps.step("unit tests", || {
         process::run(workspace.cargo().args(["test", "--workspace", "--lib", "--bins"]))
     })

@@ -11,6 +11,7 @@ mod install;
 mod postgres;
 mod prepare;
 mod process;
+mod redis;
 mod run;
 mod sdk;
 mod site;

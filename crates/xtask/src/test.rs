@@ -10,6 +10,7 @@ use crate::check;
 use crate::postgres;
 use crate::prepare;
 use crate::process;
+use crate::redis;
 use crate::sdk;
 use crate::site;
 use crate::steps::Steps;
@@ -37,6 +38,7 @@ fn all(workspace: &Workspace, steps: &mut Steps, results: &mut Vec<String>) -> R
         process::run(workspace.cargo().args(["build", "--workspace", "--all-targets"]))
     })?;
     let server = steps.step("Postgres", postgres::start)?;
+    steps.step("Redis", redis::ensure_installed)?;
     steps.step("browser", browser::ensure_installed)?;
     let python = steps.step("SDKs", || sdk::ensure_python(workspace))?;
     steps.step("tests", || {
