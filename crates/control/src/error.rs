@@ -78,8 +78,9 @@ impl ControlError {
 }
 
 /// Named constraints, each mapped once to the field it speaks of.
-const CONSTRAINTS: [(&str, &str, &str); 5] = [
+const CONSTRAINTS: [(&str, &str, &str); 6] = [
     ("tenants_name", "name", "another tenant has this name"),
+    ("plans_name", "name", "another plan has this name"),
     ("people_email", "email", "somebody with this address exists already"),
     ("upstreams_name", "name", "another upstream has this name"),
     ("models_pkey", "name", "another model has this name"),

@@ -16,6 +16,7 @@ pub mod models;
 pub mod oversubscription;
 mod passwords;
 pub mod people;
+pub mod plans;
 pub mod prices;
 pub mod reports;
 pub mod rows;

@@ -1,190 +1,27 @@
 //! Limits on the nodes of the quota tree. Only operators write them: a node's own limit replaces that of its class, so
 //! whoever sets one could raise it.
 
-use std::sync::Arc;
+mod draft;
+mod plain;
 
 use chrono::{DateTime, Utc};
 use domain::ids::{KeyId, LimitId};
-use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Gates, Limit, Mode, Scope, Target};
-use domain::money::Nanos;
-use domain::periods::Period;
-use domain::priority::Priority;
-use serde::{Deserialize, Serialize};
+use domain::limits::{Class, Limit, Scope, Target};
+use serde::Serialize;
 use serde_json::{Value, json};
 use store::limits::{LIMITS_OF_NODE_MAX, NodeLimitRows};
 use store::{Transaction, keys, limits, models, plans, tenants, upstreams};
 
 use crate::actor::Reach;
 use crate::audit::Change;
-use crate::fields::{COUNT_MAX, Fields};
+use crate::fields::Fields;
 use crate::{Actor, Control, ControlError, commit};
 
-/// The longest window of a rate, seconds.
-pub const WINDOW_SECONDS_MAX: u32 = 86_400;
-/// The longest time-out of one request, seconds.
-pub const REQUEST_SECONDS_MAX: u64 = 3_600;
-/// The largest number of requests in flight that a limit takes.
-pub const CONCURRENCY_MAX: u64 = 1_000_000;
+pub use draft::{CONCURRENCY_MAX, LimitDraft, LimitText, REQUEST_SECONDS_MAX, WINDOW_SECONDS_MAX};
+pub use plain::{NodeLimits, NodeLimitsText, field_of, is_plain};
 
-/// The plain limits of a node, as forms show them: per minute, per calendar month, enforced, for all models and
-/// priorities. `None` is no limit, which is not the same as zero.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeLimits {
-    /// Money per calendar month.
-    pub monthly_cost: Option<Nanos>,
-    /// Input and output tokens per calendar month.
-    pub monthly_tokens: Option<u64>,
-    /// Requests per minute.
-    pub requests_per_minute: Option<u64>,
-    /// Input tokens per minute.
-    pub input_tokens_per_minute: Option<u64>,
-    /// Output tokens per minute.
-    pub output_tokens_per_minute: Option<u64>,
-    /// Input and output tokens per minute.
-    pub total_tokens_per_minute: Option<u64>,
-    /// Requests in flight.
-    pub concurrency: Option<u64>,
-    /// Input tokens of one request.
-    pub request_input_tokens: Option<u64>,
-    /// Output tokens of one request.
-    pub request_output_tokens: Option<u64>,
-    /// Duration of one request, seconds.
-    pub request_seconds: Option<u64>,
-}
-
-/// The same as a form's texts. A blank is no limit.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct NodeLimitsText {
-    /// Money per calendar month.
-    pub monthly_cost: String,
-    /// Input and output tokens per calendar month.
-    pub monthly_tokens: String,
-    /// Requests per minute.
-    pub requests_per_minute: String,
-    /// Input tokens per minute.
-    pub input_tokens_per_minute: String,
-    /// Output tokens per minute.
-    pub output_tokens_per_minute: String,
-    /// Input and output tokens per minute.
-    pub total_tokens_per_minute: String,
-    /// Requests in flight.
-    pub concurrency: String,
-    /// Input tokens of one request.
-    pub request_input_tokens: String,
-    /// Output tokens of one request.
-    pub request_output_tokens: String,
-    /// Duration of one request, seconds.
-    pub request_seconds: String,
-}
-
-impl NodeLimitsText {
-    /// Reads the texts; what is wrong is noted under the fields' names.
-    pub fn parse(&self, fields: &mut Fields) -> NodeLimits {
-        NodeLimits {
-            monthly_cost: fields.amount("monthly_cost", &self.monthly_cost),
-            monthly_tokens: fields.count("monthly_tokens", &self.monthly_tokens),
-            requests_per_minute: fields.count("requests_per_minute", &self.requests_per_minute),
-            input_tokens_per_minute: fields.count("input_tokens_per_minute", &self.input_tokens_per_minute),
-            output_tokens_per_minute: fields.count("output_tokens_per_minute", &self.output_tokens_per_minute),
-            total_tokens_per_minute: fields.count("total_tokens_per_minute", &self.total_tokens_per_minute),
-            concurrency: fields.count("concurrency", &self.concurrency),
-            request_input_tokens: fields.count("request_input_tokens", &self.request_input_tokens),
-            request_output_tokens: fields.count("request_output_tokens", &self.request_output_tokens),
-            request_seconds: fields.count("request_seconds", &self.request_seconds),
-        }
-    }
-}
-
-impl From<&NodeLimits> for NodeLimitsText {
-    fn from(limits: &NodeLimits) -> Self {
-        let count = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
-        Self {
-            monthly_cost: limits.monthly_cost.map(|cost| cost.to_string()).unwrap_or_default(),
-            monthly_tokens: count(limits.monthly_tokens),
-            requests_per_minute: count(limits.requests_per_minute),
-            input_tokens_per_minute: count(limits.input_tokens_per_minute),
-            output_tokens_per_minute: count(limits.output_tokens_per_minute),
-            total_tokens_per_minute: count(limits.total_tokens_per_minute),
-            concurrency: count(limits.concurrency),
-            request_input_tokens: count(limits.request_input_tokens),
-            request_output_tokens: count(limits.request_output_tokens),
-            request_seconds: count(limits.request_seconds),
-        }
-    }
-}
-
-impl NodeLimits {
-    /// The plain ones among a node's limits.
-    pub fn of(limits: &[Limit]) -> Self {
-        let value = |dimension| {
-            limits
-                .iter()
-                .find(|limit| is_plain(limit, dimension))
-                .map(|limit| limit.value)
-        };
-        Self {
-            monthly_cost: value(Dimension::BudgetCost).map(|nanos| Nanos(i64::try_from(nanos).unwrap_or(i64::MAX))),
-            monthly_tokens: value(Dimension::BudgetTokens),
-            requests_per_minute: value(Dimension::Requests),
-            input_tokens_per_minute: value(Dimension::InputTokens),
-            output_tokens_per_minute: value(Dimension::OutputTokens),
-            total_tokens_per_minute: value(Dimension::TotalTokens),
-            concurrency: value(Dimension::Concurrency),
-            request_input_tokens: value(Dimension::RequestInputTokens),
-            request_output_tokens: value(Dimension::RequestOutputTokens),
-            request_seconds: value(Dimension::RequestSeconds),
-        }
-    }
-
-    /// Notes which values are out of range.
-    pub fn validate(&self, fields: &mut Fields) {
-        for (dimension, value) in self.values() {
-            if let Some(value) = value {
-                check_value(fields, field_of(dimension), dimension, value);
-            }
-        }
-    }
-
-    fn values(&self) -> [(Dimension, Option<u64>); 10] {
-        let cost = self.monthly_cost.map(|cost| u64::try_from(cost.0).unwrap_or(0));
-        [
-            (Dimension::BudgetCost, cost),
-            (Dimension::BudgetTokens, self.monthly_tokens),
-            (Dimension::Requests, self.requests_per_minute),
-            (Dimension::InputTokens, self.input_tokens_per_minute),
-            (Dimension::OutputTokens, self.output_tokens_per_minute),
-            (Dimension::TotalTokens, self.total_tokens_per_minute),
-            (Dimension::Concurrency, self.concurrency),
-            (Dimension::RequestInputTokens, self.request_input_tokens),
-            (Dimension::RequestOutputTokens, self.request_output_tokens),
-            (Dimension::RequestSeconds, self.request_seconds),
-        ]
-    }
-}
-
-/// One limit in full.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LimitDraft {
-    /// Fields `dimension`, `value`, `window_seconds`, `burst`, `period`, `model`, `priority`, `gates`.
-    pub dimension: Dimension,
-    /// Requests, tokens, seconds, or nano-units of money. Zero admits nothing.
-    pub value: u64,
-    /// Rates: the window, 1 to [`WINDOW_SECONDS_MAX`].
-    pub window_seconds: u32,
-    /// Token rates: the bucket's size; `None` is the default.
-    pub burst: Option<u64>,
-    /// Budgets: their period.
-    pub period: Period,
-    /// Only this model's requests.
-    pub model: Option<Arc<str>>,
-    /// Only requests of this priority.
-    pub priority: Option<Priority>,
-    /// Refuse, or rehearse.
-    pub mode: Mode,
-    /// Priority gates.
-    pub gates: Option<Gates>,
-}
+use draft::check_draft;
+use plain::plain;
 
 /// The limits on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -211,7 +48,7 @@ impl Control {
     /// The limits that sit on `target` itself: everywhere for those who see everything, a manager's own tenant and what
     /// is in it, a member's own keys.
     pub async fn limits_of(&self, actor: &Actor, target: &Target) -> Result<NodeLimitsView, ControlError> {
-        if !self.sees(actor, target).await? {
+        if !self.sees(actor, target).await? || !self.exists(target).await? {
             return Err(ControlError::NotFound { what: "node" });
         }
         Ok(self.store.limits_of(target).await?.into())
@@ -248,6 +85,56 @@ impl Control {
         draft: &LimitDraft,
         now: DateTime<Utc>,
     ) -> Result<i64, ControlError> {
+        let (mut transaction, rows) = self.begin_limit(actor, target, version, draft, now).await?;
+        let mut limit = self.limit(target, draft, now);
+        let previous = rows.limits.iter().find(|old| old.slot() == limit.slot());
+        if let Some(previous) = previous {
+            limit.id = previous.id;
+            limits::update(&mut transaction, &limit).await?;
+        } else {
+            require_room(&rows)?;
+            limits::insert(&mut transaction, &limit, now).await?;
+        }
+        let change = changed("limit.set", target, previous, Some(&limit));
+        self.note(&mut transaction, actor, now, change).await?;
+        commit(transaction).await?;
+        Ok(rows.version + 1)
+    }
+
+    /// Adds one limit in a slot that is free. Returns the node's new version.
+    pub async fn add_limit(
+        &self,
+        actor: &Actor,
+        target: &Target,
+        version: i64,
+        draft: &LimitDraft,
+        now: DateTime<Utc>,
+    ) -> Result<i64, ControlError> {
+        let (mut transaction, rows) = self.begin_limit(actor, target, version, draft, now).await?;
+        let limit = self.limit(target, draft, now);
+        if rows.limits.iter().any(|other| other.slot() == limit.slot()) {
+            return Err(ControlError::field(
+                "dimension",
+                "there is a limit for exactly this already; change that one, or choose another window, period, model \
+                 or priority",
+            ));
+        }
+        require_room(&rows)?;
+        limits::insert(&mut transaction, &limit, now).await?;
+        let change = changed("limit.set", target, None, Some(&limit));
+        self.note(&mut transaction, actor, now, change).await?;
+        commit(transaction).await?;
+        Ok(rows.version + 1)
+    }
+
+    async fn begin_limit(
+        &self,
+        actor: &Actor,
+        target: &Target,
+        version: i64,
+        draft: &LimitDraft,
+        now: DateTime<Utc>,
+    ) -> Result<(Transaction, NodeLimitRows), ControlError> {
         actor.require_operator()?;
         check_draft(draft)?;
         let mut transaction = self.store.begin().await?;
@@ -261,24 +148,7 @@ impl Control {
         }
         let rows = limits::lock(&mut transaction, target).await?;
         require_version(&rows, version)?;
-        let mut limit = self.limit(target, draft, now);
-        let previous = rows.limits.iter().find(|old| old.slot() == limit.slot());
-        if let Some(previous) = previous {
-            limit.id = previous.id;
-            limits::update(&mut transaction, &limit).await?;
-        } else {
-            require_room(&rows)?;
-            limits::insert(&mut transaction, &limit, now).await?;
-        }
-        self.note(
-            &mut transaction,
-            actor,
-            now,
-            changed("limit.set", target, previous, Some(&limit)),
-        )
-        .await?;
-        commit(transaction).await?;
-        Ok(rows.version + 1)
+        Ok((transaction, rows))
     }
 
     /// Takes one limit away, so that its class's or none applies. Returns the node's new version.
@@ -393,6 +263,29 @@ impl Control {
         }
     }
 
+    /// What [`require_node`] asks, without keeping anybody from writing.
+    async fn exists(&self, target: &Target) -> Result<bool, ControlError> {
+        let store = &self.store;
+        Ok(match target {
+            Target::Node(Scope::Global) => true,
+            Target::Node(Scope::ModelGroup(group)) => {
+                models::group_exists(&mut store.begin_snapshot().await?, group).await?
+            }
+            Target::Node(Scope::Model(name)) => {
+                let missing = models::missing(&mut store.begin_snapshot().await?, &[name.to_string()]).await?;
+                missing.is_empty()
+            }
+            Target::Node(Scope::User(_, user)) if user.is_empty() => false,
+            Target::OfTenant(_, Class::Tenant) => false,
+            Target::Node(Scope::Tenant(id) | Scope::User(id, _)) | Target::OfTenant(id, _) => {
+                store.find_tenant(*id).await?.is_some()
+            }
+            Target::Node(Scope::Key(id)) => store.find_key(*id).await?.is_some(),
+            Target::Node(Scope::Upstream(id)) => store.find_upstream(*id).await?.is_some(),
+            Target::OfPlan(id, _) => store.find_plan(*id).await?.is_some(),
+        })
+    }
+
     async fn sees_key(&self, reach: Reach, id: KeyId) -> Result<bool, ControlError> {
         let key = self.store.find_key(id).await?;
         Ok(key.is_some_and(|key| match reach {
@@ -403,100 +296,14 @@ impl Control {
     }
 }
 
-/// The form's field of a dimension.
-pub fn field_of(dimension: Dimension) -> &'static str {
-    match dimension {
-        Dimension::BudgetCost => "monthly_cost",
-        Dimension::BudgetTokens => "monthly_tokens",
-        Dimension::Requests => "requests_per_minute",
-        Dimension::InputTokens => "input_tokens_per_minute",
-        Dimension::OutputTokens => "output_tokens_per_minute",
-        Dimension::TotalTokens => "total_tokens_per_minute",
-        Dimension::Concurrency => "concurrency",
-        Dimension::RequestInputTokens => "request_input_tokens",
-        Dimension::RequestOutputTokens => "request_output_tokens",
-        Dimension::RequestSeconds => "request_seconds",
-    }
-}
-
-fn plain(dimension: Dimension, value: u64) -> LimitDraft {
-    LimitDraft {
-        dimension,
-        value,
-        window_seconds: DEFAULT_WINDOW_SECONDS,
-        burst: None,
-        period: Period::Month,
-        model: None,
-        priority: None,
-        mode: Mode::Enforce,
-        gates: None,
-    }
-}
-
-/// Whether the limit sits in the slot that forms show.
-pub fn is_plain(limit: &Limit, dimension: Dimension) -> bool {
-    limit.dimension == dimension
-        && limit.model.is_none()
-        && limit.priority.is_none()
-        && (!dimension.is_rate() || limit.window_seconds == DEFAULT_WINDOW_SECONDS)
-        && (!dimension.is_budget() || limit.period == Period::Month)
-}
-
-fn check_value(fields: &mut Fields, field: &'static str, dimension: Dimension, value: u64) {
-    let max = match dimension {
-        Dimension::RequestSeconds => REQUEST_SECONDS_MAX,
-        Dimension::Concurrency => CONCURRENCY_MAX,
-        Dimension::BudgetCost => i64::MAX.unsigned_abs(),
-        _ => COUNT_MAX,
-    };
-    if dimension == Dimension::RequestSeconds && value == 0 {
-        fields.refuse(field, "at least 1 second");
-    } else if value > max {
-        fields.refuse(field, format!("at most {max}"));
-    }
-}
-
-fn check_draft(draft: &LimitDraft) -> Result<(), ControlError> {
-    let mut fields = Fields::default();
-    check_value(&mut fields, "value", draft.dimension, draft.value);
-    fields.require(
-        (1..=WINDOW_SECONDS_MAX).contains(&draft.window_seconds),
-        "window_seconds",
-        "between 1 second and one day (86,400 seconds)",
-    );
-    if let Some(burst) = draft.burst {
-        fields.require(
-            draft.dimension.is_rate() && draft.dimension != Dimension::Requests,
-            "burst",
-            "only token rates have a burst",
-        );
-        fields.require(
-            (1..=COUNT_MAX).contains(&burst),
-            "burst",
-            "at least 1; leave it empty for five seconds' worth",
-        );
-    }
-    if let Some(gates) = draft.gates {
-        fields.require(
-            1 <= gates.lower_percent && gates.lower_percent <= gates.upper_percent && gates.upper_percent <= 100,
-            "gates",
-            "the lower gate is at least 1 %, the upper not below it and at most 100 %",
-        );
-        fields.require(
-            !draft.dimension.is_request_cap(),
-            "gates",
-            "a cap on single requests has no gates",
-        );
-    }
-    fields.check()
-}
-
-/// That the node exists. An end user needs no record, so any name of one will do.
+/// That the node exists. An end user needs no record, so any name of one will do. A tenant has no tenants below it.
 async fn require_node(transaction: &mut Transaction, target: &Target, now: DateTime<Utc>) -> Result<(), ControlError> {
     let (exists, what) = match target {
         Target::Node(Scope::Global) => (true, "node"),
         Target::Node(Scope::ModelGroup(group)) => (models::group_exists(transaction, group).await?, "model group"),
         Target::Node(Scope::Model(name)) => (models::lock(transaction, name, now).await?.is_some(), "model"),
+        Target::Node(Scope::User(_, user)) if user.is_empty() => (false, "user"),
+        Target::OfTenant(_, Class::Tenant) => (false, "class"),
         Target::Node(Scope::Tenant(id) | Scope::User(id, _)) | Target::OfTenant(id, _) => {
             (tenants::lock(transaction, *id).await?.is_some(), "tenant")
         }

@@ -8,5 +8,6 @@ pub use store::keys::{KEYS_PAGE_MAX, KeyFilter, KeyRow};
 pub use store::models::{ModelRow, StoredPrice};
 pub use store::one_time_links::LinkPurpose;
 pub use store::people::Person;
+pub use store::plans::PlanRow;
 pub use store::tenants::{PRIORITY_CEILING_DEFAULT, TenantRow};
 pub use store::upstreams::UpstreamRow;

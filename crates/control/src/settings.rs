@@ -4,9 +4,9 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use domain::policy::Settings;
 use domain::prices::Unpriced;
-use serde_json::json;
+use serde_json::{Value, json};
 use store::instances::Instance;
-use store::settings;
+use store::{Transaction, settings};
 
 use crate::audit::Change;
 use crate::fields::Fields;
@@ -51,24 +51,33 @@ impl Control {
         }
         fields.check()?;
         let mut transaction = self.store.begin().await?;
-        let before = settings::lock(&mut transaction)
-            .await?
-            .ok_or(ControlError::NotFound { what: "settings" })?;
-        if before.version != version {
-            return Err(ControlError::Conflict {
-                what: "page of settings",
-                read: version,
-                current: before.version,
-            });
-        }
+        let before = lock(&mut transaction, version).await?;
         settings::update_unpriced(&mut transaction, unpriced).await?;
-        let change = Change {
-            action: "settings.unpriced",
-            subject: "settings".to_owned(),
-            tenant_id: None,
-            before: Some(json!(before.settings.unpriced)),
-            after: Some(json!(unpriced)),
-        };
+        let change = changed("settings.unpriced", json!(before.unpriced), json!(unpriced));
+        self.note(&mut transaction, actor, now, change).await?;
+        commit(transaction).await
+    }
+
+    /// Rehearses every limit at this share of its value, 1 to 100 percent, or none. Refuses nothing. Field `percent`.
+    pub async fn set_rehearsal(
+        &self,
+        actor: &Actor,
+        version: i64,
+        percent: Option<u8>,
+        now: DateTime<Utc>,
+    ) -> Result<(), ControlError> {
+        actor.require_operator()?;
+        let mut fields = Fields::default();
+        fields.require(
+            percent.is_none_or(|percent| (1..=100).contains(&percent)),
+            "percent",
+            "between 1 and 100 percent",
+        );
+        fields.check()?;
+        let mut transaction = self.store.begin().await?;
+        let before = lock(&mut transaction, version).await?;
+        settings::update_rehearsal(&mut transaction, percent).await?;
+        let change = changed("settings.rehearsal", json!(before.rehearsal_percent), json!(percent));
         self.note(&mut transaction, actor, now, change).await?;
         commit(transaction).await
     }
@@ -82,5 +91,29 @@ impl Control {
     /// The billing time zone.
     pub(crate) async fn zone(&self) -> Result<Tz, ControlError> {
         Ok(self.settings().await?.settings.time_zone)
+    }
+}
+
+async fn lock(transaction: &mut Transaction, read: i64) -> Result<Settings, ControlError> {
+    let stored = settings::lock(transaction)
+        .await?
+        .ok_or(ControlError::NotFound { what: "settings" })?;
+    if stored.version == read {
+        return Ok(stored.settings);
+    }
+    Err(ControlError::Conflict {
+        what: "page of settings",
+        read,
+        current: stored.version,
+    })
+}
+
+fn changed(action: &'static str, before: Value, after: Value) -> Change {
+    Change {
+        action,
+        subject: "settings".to_owned(),
+        tenant_id: None,
+        before: Some(before),
+        after: Some(after),
     }
 }

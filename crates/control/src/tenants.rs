@@ -7,7 +7,6 @@ use domain::ids::{PlanId, TenantId};
 use domain::limits::{Dimension, Scope, Target};
 use domain::money::Nanos;
 use domain::periods::Period;
-use domain::policy::Plan;
 use domain::priority::Priority;
 use serde_json::{Value, json};
 use store::budgets::BudgetFilter;
@@ -135,12 +134,6 @@ impl Control {
             Reach::Everything => Ok(None),
             Reach::Tenant(own) | Reach::Own(own, _) => Ok(self.store.find_tenant(own).await?),
         }
-    }
-
-    /// Plans in force, by name.
-    pub async fn plans(&self, actor: &Actor) -> Result<Vec<Plan>, ControlError> {
-        actor.require_everything()?;
-        Ok(self.store.plans().await?)
     }
 
     /// Makes a tenant with its limits.

@@ -79,6 +79,17 @@ pub async fn update_unpriced(transaction: &mut Transaction, unpriced: Unpriced) 
     Ok(())
 }
 
+/// Replaces the share of their value at which all limits are rehearsed, in percent; `None` rehearses none.
+pub async fn update_rehearsal(transaction: &mut Transaction, percent: Option<u8>) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update settings set rehearsal_percent = $1, version = version + 1",
+        percent.map(i16::from),
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
 pub(crate) fn settings(
     time_zone: String,
     currency: String,

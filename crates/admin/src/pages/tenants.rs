@@ -3,11 +3,11 @@
 use control::ControlError;
 use control::fields::Fields;
 use control::limits::NodeLimitsText;
-use control::rows::Spent;
+use control::rows::{PlanRow, Spent};
 use control::tenants::{TenantDraft, TenantSummary, TenantVersions, TenantView};
 use domain::ids::TenantId;
 use domain::limits::Scope;
-use domain::policy::{Plan, Tenant};
+use domain::policy::Tenant;
 use domain::priority::Priority;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
@@ -228,10 +228,10 @@ async fn editor(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Result
     .into_any())
 }
 
-fn tenant_fields(form: &Filled<TenantForm>, plans: &[Plan], format: &Format, exists: bool) -> AnyView {
+fn tenant_fields(form: &Filled<TenantForm>, plans: &[PlanRow], format: &Format, exists: bool) -> AnyView {
     let values = &form.values;
     let plan_choices = std::iter::once((String::new(), "No plan".to_owned()))
-        .chain(plans.iter().map(|plan| (plan.id.to_string(), plan.name.clone())))
+        .chain(plans.iter().map(|row| (row.plan.id.to_string(), row.plan.name.clone())))
         .collect();
     let plan = (!plans.is_empty()).then(|| form.select(Field::new("plan_id", "Plan"), &values.plan_id, plan_choices));
     let ceilings = std::iter::once((String::new(), "The plan's, or high".to_owned()))

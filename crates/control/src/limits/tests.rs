@@ -1,7 +1,12 @@
 use domain::ids::TenantId;
+use domain::limits::{Dimension, Gates, Mode};
+use domain::money::Nanos;
+use domain::periods::Period;
+use domain::priority::Priority;
 use uuid::Uuid;
 
 use super::*;
+use crate::fields::COUNT_MAX;
 
 fn draft(dimension: Dimension, value: u64) -> LimitDraft {
     plain(dimension, value)
@@ -107,4 +112,86 @@ fn windows_bursts_and_gates_are_checked() {
     for (lower, upper) in [(0, 90), (91, 90), (70, 101)] {
         assert_eq!(refused_fields(&gates(lower, upper)), ["gates"]);
     }
+}
+
+fn wrong_fields(dimension: Dimension, text: &LimitText) -> Vec<String> {
+    let mut fields = Fields::default();
+    text.parse(dimension, &mut fields);
+    let error = fields.check().err();
+    error
+        .iter()
+        .flat_map(|error| error.fields())
+        .map(|error| error.field.to_string())
+        .collect()
+}
+
+#[test]
+fn a_limits_texts_read_back_as_the_same_limit() {
+    let mut every = Vec::new();
+    for dimension in Dimension::ALL {
+        every.push(draft(dimension, 1_234));
+    }
+    every.push(LimitDraft {
+        burst: Some(5_000),
+        window_seconds: 3_600,
+        model: Some("gpt".into()),
+        priority: Some(Priority::Low),
+        ..draft(Dimension::OutputTokens, 0)
+    });
+    every.push(LimitDraft {
+        period: Period::Hour,
+        mode: Mode::Rehearse,
+        gates: Some(Gates {
+            lower_percent: 70,
+            upper_percent: 90,
+            upper_waits: true,
+        }),
+        ..draft(Dimension::BudgetCost, 1_500_000_000)
+    });
+    for draft in every {
+        let mut fields = Fields::default();
+        let text = LimitText::from(&limit(&draft));
+        assert_eq!(text.parse(draft.dimension, &mut fields), draft);
+        assert!(fields.check().is_ok());
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_limits_texts_is_named_by_its_field() {
+    let text = LimitText {
+        value: "60".to_owned(),
+        ..LimitText::default()
+    };
+    assert_eq!(wrong_fields(Dimension::Requests, &text), Vec::<String>::new());
+    assert_eq!(wrong_fields(Dimension::Requests, &LimitText::default()), ["value"]);
+    let wrong = LimitText {
+        value: "many".to_owned(),
+        window_seconds: "a day".to_owned(),
+        burst: "-1".to_owned(),
+        period: "year".to_owned(),
+        priority: "urgent".to_owned(),
+        mode: "maybe".to_owned(),
+        gate_lower_percent: "70".to_owned(),
+        ..LimitText::default()
+    };
+    assert_eq!(
+        wrong_fields(Dimension::Requests, &wrong),
+        [
+            "value",
+            "window_seconds",
+            "mode",
+            "burst",
+            "period",
+            "priority",
+            "gate_upper_percent"
+        ]
+    );
+    let too_much = LimitText {
+        gate_lower_percent: "70".to_owned(),
+        gate_upper_percent: "900".to_owned(),
+        window_seconds: "99999999999".to_owned(),
+        ..text
+    };
+    let draft = too_much.parse(Dimension::Requests, &mut Fields::default());
+    assert_eq!(refused_fields(&draft), ["window_seconds", "gates"]);
 }
