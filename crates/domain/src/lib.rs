@@ -15,6 +15,7 @@
 //! | settlement, rejection, adjustment, hold record | [`ledger`] |
 //! | totals, completeness of a month | [`reports`] |
 //! | reading (a limit at one moment), explanation | [`readings`] |
+//! | question (a request that nobody sends), answer | [`questions`] |
 //! | refusal, its code and what follows from it | [`refusals`] |
 //! | priority | [`priority`] |
 //! | key text, public id, secret hash | [`key_text`] |
@@ -35,6 +36,7 @@ pub mod periods;
 pub mod policy;
 pub mod prices;
 pub mod priority;
+pub mod questions;
 pub mod readings;
 pub mod refusals;
 pub mod reports;

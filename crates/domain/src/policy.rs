@@ -97,6 +97,13 @@ pub struct Key {
 }
 
 impl Key {
+    /// Whether any of its secrets is valid at `at`.
+    pub fn has_valid_secret(&self, at: DateTime<Utc>) -> bool {
+        self.secrets
+            .iter()
+            .any(|secret| secret.valid_until.is_none_or(|until| at < until))
+    }
+
     /// Whether it may use `model`.
     pub fn allows_model(&self, model: &str) -> bool {
         self.allowed_models

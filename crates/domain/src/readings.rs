@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{LimitId, UpstreamId};
-use crate::limits::{Dimension, Gate, Mode, Scope};
+use crate::limits::{Dimension, Gate, Limit, Mode, Scope};
 use crate::periods::Period;
 use crate::priority::Priority;
 use crate::refusals::RefusalCode;
@@ -45,6 +46,49 @@ pub struct Reading {
     pub reset_ms: Option<u64>,
     /// False for a budget that waits for its base: `used` is less than the truth then.
     pub is_known: bool,
+}
+
+/// Where the counters that answered are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CounterStore {
+    /// In the memory of one gateway.
+    Memory,
+    /// In Redis, shared by all gateways.
+    Redis,
+    /// In the memory of one gateway, while Redis cannot be reached: conservative, and of this gateway alone.
+    Degraded,
+}
+
+impl CounterStore {
+    /// The word in JSON and in a gateway's status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Redis => "redis",
+            Self::Degraded => "degraded",
+        }
+    }
+}
+
+/// A limit in force on a node, of its own or of its class, with its reading.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LiveLimit {
+    /// As it was configured; its target says whether it is the node's own.
+    pub limit: Limit,
+    /// On this node.
+    pub reading: Reading,
+}
+
+/// What the limits of some nodes say at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Readings {
+    /// Who counted.
+    pub store: CounterStore,
+    /// When they were read.
+    pub at: DateTime<Utc>,
+    /// Node by node in the order asked for; nothing of a node without limits.
+    pub limits: Vec<LiveLimit>,
 }
 
 /// Why one limit would say no.

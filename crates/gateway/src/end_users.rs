@@ -33,6 +33,28 @@ struct Named {
 }
 
 impl EndUsers {
+    /// Whether [`EndUsers::note`] would take this name; nothing is noted.
+    pub(crate) fn would_take(
+        &self,
+        tenant: TenantId,
+        name: &Arc<str>,
+        now_ms: u64,
+        has_counters: impl Fn(&Scope) -> bool,
+    ) -> bool {
+        let tenants = self.0.lock();
+        let Some(named) = tenants.get(&tenant) else {
+            return true;
+        };
+        if named.last_used_ms.contains_key(name) || named.last_used_ms.len() < END_USERS_MAX {
+            return true;
+        }
+        named.is_look_due(now_ms)
+            && named
+                .last_used_ms
+                .iter()
+                .any(|(name, last_used_ms)| !is_kept(tenant, name, *last_used_ms, now_ms, &has_counters))
+    }
+
     /// Notes that a limited end user is about to be counted. `has_counters` says whether anything is counted for a scope.
     pub(crate) fn note(
         &self,
@@ -48,16 +70,13 @@ impl EndUsers {
             return Ok(());
         }
         if named.last_used_ms.len() >= END_USERS_MAX {
-            let is_due = named
-                .looked_through_ms
-                .is_none_or(|looked_ms| now_ms.saturating_sub(looked_ms) >= LOOK_INTERVAL_MS);
-            if !is_due {
+            if !named.is_look_due(now_ms) {
                 return Err(TooMany);
             }
             named.looked_through_ms = Some(now_ms);
-            named.last_used_ms.retain(|name, last_used_ms| {
-                now_ms.saturating_sub(*last_used_ms) < KEPT_MS || has_counters(&Scope::User(tenant, Arc::clone(name)))
-            });
+            named
+                .last_used_ms
+                .retain(|name, last_used_ms| is_kept(tenant, name, *last_used_ms, now_ms, &has_counters));
             if named.last_used_ms.len() >= END_USERS_MAX {
                 return Err(TooMany);
             }
@@ -65,6 +84,23 @@ impl EndUsers {
         named.last_used_ms.insert(Arc::clone(name), now_ms);
         Ok(())
     }
+}
+
+impl Named {
+    fn is_look_due(&self, now_ms: u64) -> bool {
+        self.looked_through_ms
+            .is_none_or(|looked_ms| now_ms.saturating_sub(looked_ms) >= LOOK_INTERVAL_MS)
+    }
+}
+
+fn is_kept(
+    tenant: TenantId,
+    name: &Arc<str>,
+    last_used_ms: u64,
+    now_ms: u64,
+    has_counters: &impl Fn(&Scope) -> bool,
+) -> bool {
+    now_ms.saturating_sub(last_used_ms) < KEPT_MS || has_counters(&Scope::User(tenant, Arc::clone(name)))
 }
 
 #[cfg(test)]

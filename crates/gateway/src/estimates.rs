@@ -8,7 +8,7 @@ use domain::policy::{Key, Model};
 use domain::refusals::RefusalCode;
 use domain::usage::UsageSource;
 use protocol::openai_chat::{ChatRequest, OutputSizes};
-use tokens::{Counter, OFFLOAD_BYTES_MIN, OutputBook, RatioBook, guess_output};
+use tokens::{Counter, InputEstimate, OFFLOAD_BYTES_MIN, OutputBook, RatioBook, guess_output};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -94,18 +94,41 @@ impl Estimates {
         } else {
             count()
         };
-        let cap = request.output_cap_tokens();
-        let output_cap_tokens = cap.unwrap_or(model.output_default_tokens).min(model.output_cap_tokens);
-        let choices = u64::from(request.choices());
+        Ok(self.with_output(input, request.output_cap_tokens(), request.choices(), (model, key)))
+    }
+
+    /// The estimate of a request whose input is known to be so large, for one answer of at most `output_cap_tokens`.
+    pub(crate) fn estimate_given(
+        &self,
+        input_tokens: u64,
+        output_cap_tokens: Option<u64>,
+        model: &Model,
+        key: &Key,
+    ) -> RequestEstimate {
+        let input = InputEstimate::given(model.encoding, input_tokens);
+        self.with_output(input, output_cap_tokens, 1, (model, key))
+    }
+
+    fn with_output(
+        &self,
+        input: InputEstimate,
+        cap_tokens: Option<u64>,
+        choices: u32,
+        (model, key): (&Model, &Key),
+    ) -> RequestEstimate {
+        let output_cap_tokens = cap_tokens
+            .unwrap_or(model.output_default_tokens)
+            .min(model.output_cap_tokens);
+        let choices = u64::from(choices);
         let expected_output = self
             .outputs
             .expected(key.id, &model.name, output_cap_tokens, output_cap_tokens);
-        Ok(RequestEstimate {
+        RequestEstimate {
             expected: (input.expected_tokens, expected_output.saturating_mul(choices)),
             ceiling: (input.ceiling_tokens, output_cap_tokens.saturating_mul(choices)),
             output_cap_tokens,
             guess_tokens: input.guess_tokens,
-        })
+        }
     }
 
     /// The output of an answer by its size, for want of a report.

@@ -7,10 +7,12 @@
 pub mod authenticate;
 pub mod background;
 pub mod budgets;
+mod case;
 pub mod clock;
 mod end_users;
 mod error;
 mod estimates;
+pub mod explain;
 mod flight;
 mod kept_policy;
 pub mod metrics;

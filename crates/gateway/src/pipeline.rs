@@ -7,24 +7,20 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
-use domain::ledger::USER_ID_CHARS_MAX;
-use domain::limits::{Dimension, Scope};
-use domain::policy::{Dialect, Route};
+use domain::limits::Dimension;
 use domain::priority::Priority;
 use domain::refusals::RefusalCode;
 use http::HeaderMap;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use limits::{Admission, Now, ScopeLimits, UpstreamCandidate};
+use limits::{Now, ScopeLimits};
 use protocol::headers;
 use protocol::openai_chat::ChatRequest;
-use sha2::{Digest as _, Sha256};
-use uuid::Uuid;
 
 use crate::authenticate::Caller;
-use crate::end_users::END_USERS_MAX;
+use crate::case::{self, Case};
 use crate::flight::Flight;
 use crate::outgoing::Outgoing;
-use crate::policy::{ModelPolicy, RequestUser, UpstreamPolicy};
+use crate::policy::RequestUser;
 use crate::pricing::Pricing;
 use crate::refusal::Refusal;
 use crate::{Gateway, Step, error, metrics, relay, room};
@@ -35,8 +31,6 @@ pub const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub const BODY_READ_MS: u64 = 60_000;
 /// How often a body is in memory until its provider answers: as it came, and as it goes up.
 const COPIES_PER_BODY: usize = 2;
-/// Goes before an end user's name that looks like a person's id, so that nobody is counted as somebody else.
-const END_USER_PREFIX: &str = "end-user:";
 
 /// `POST /v1/chat/completions`.
 pub(crate) async fn chat_completions(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
@@ -117,9 +111,10 @@ async fn prepare(flight: &mut Flight, headers: &HeaderMap, body: Body) -> Result
     }
     flight.identity.priority = priority(&flight.caller, headers)?;
     flight.identity.is_streamed = request.is_streamed();
-    let user = user(&flight.caller, headers, &request)?;
+    let in_header = headers::user(headers).map_err(invalid)?;
+    let user = case::user(&flight.caller, in_header, request.user())?;
     flight.identity.user_id = user.id().map(ToString::to_string);
-    let model = model(&flight.caller, request.model())?;
+    let model = case::model(&flight.caller, request.model())?;
     flight.identity.model = Some(model.model.name.as_str().into());
 
     // Estimate.
@@ -133,49 +128,21 @@ async fn prepare(flight: &mut Flight, headers: &HeaderMap, body: Body) -> Result
     flight.estimate = pricing.estimate(estimate.expected, estimate.ceiling);
 
     // Admit.
-    let policy = Arc::clone(&flight.caller.policy);
-    let scopes = policy.scopes(&flight.caller.key, &flight.caller.tenant, &user, &model);
-    note_end_user(&gateway, &user, &scopes, now)?;
-    let routes = usable_routes(&flight.caller, &model, gateway.random_u64());
-    if routes.is_empty() {
-        return Err(Refusal::plain(
-            RefusalCode::UpstreamUnavailable,
-            "No provider is configured for this model at the moment. Retry later or choose another model.",
-        ));
-    }
-    let candidates: Vec<UpstreamCandidate> = routes
-        .iter()
-        .enumerate()
-        .map(|(index, (_, upstream))| UpstreamCandidate {
-            scope: upstream.scope.clone(),
-            index,
-        })
-        .collect();
-    let admission = Admission {
-        id: flight.id(),
-        model: &model.model.name,
-        priority: flight.identity.priority,
-        estimate: flight.estimate,
-        scopes: &scopes,
-        upstreams: &candidates,
-        time_zone: policy.settings.time_zone,
-        rehearsal_percent: policy.settings.rehearsal_percent,
-    };
+    let asked = (flight.identity.priority, flight.estimate);
+    let case = Case::new(&flight.caller, &user, &model, asked, gateway.random_u64())?;
+    note_end_user(&gateway, &user, &case.scopes, now)?;
     let hold = gateway
-        .admit(&admission, now)
+        .admit(&case.admission(flight.id()), now)
         .await
         .map_err(|denial| Refusal::from_denial(denial, gateway.random_unit()))?;
     gateway.after_admission(flight.id(), Step::Admitted);
 
     // Journal.
-    let (route, upstream) = &routes[hold.upstream().unwrap_or(0).min(routes.len() - 1)];
+    let (route, upstream) = &case.routes[hold.upstream().unwrap_or(0).min(case.routes.len() - 1)];
     let taken = (upstream.upstream.id, route.upstream_model.clone());
     flight.board(hold, pricing, taken, now).map_err(|error| {
         tracing::error!(%error, "the journal takes no more entries; requests are refused");
-        Refusal::plain(
-            RefusalCode::LedgerFull,
-            "The gateway cannot book requests at the moment. Retry shortly.",
-        )
+        case::ledger_full()
     })?;
 
     let has_strict_budgets = flight.caller.tenant.tenant.has_strict_budgets;
@@ -186,7 +153,7 @@ async fn prepare(flight: &mut Flight, headers: &HeaderMap, body: Body) -> Result
         headers: headers::upstream_request_headers(headers),
         body: Bytes::new(),
         shows_usage: request.includes_usage(),
-        total_ms: seconds_cap(&scopes, &model.model.name, flight.identity.priority).map(|seconds| seconds * 1_000),
+        total_ms: seconds_cap(&case.scopes, &model.model.name, flight.identity.priority).map(|seconds| seconds * 1_000),
         asks_for_usage: gateway.quirks.can_ask_for_usage(upstream.upstream.id, now.monotonic_ms),
         output_cap_tokens: has_strict_budgets.then_some(estimate.output_cap_tokens),
         request,
@@ -200,14 +167,10 @@ fn invalid(error: impl std::fmt::Display) -> Refusal {
     Refusal::plain(RefusalCode::InvalidRequest, error.to_string())
 }
 
-/// What it runs at: the key's priority under the tenant's ceiling, lower if the caller says so.
+/// What it runs at; the header may lower it.
 fn priority(caller: &Caller, headers: &HeaderMap) -> Result<Priority, Refusal> {
     let asked = headers::priority(headers).map_err(invalid)?;
-    Ok(Priority::effective(
-        caller.key.priority,
-        caller.tenant.priority_ceiling,
-        asked,
-    ))
+    Ok(case::priority(caller, asked))
 }
 
 /// The whole body, with the room that it takes until the provider has it.
@@ -256,111 +219,16 @@ enum Unread {
     NoRoom,
 }
 
-/// Whom the request is for. Only an application's key may say so; from others the field is what it is to the provider.
-fn user(caller: &Caller, headers: &HeaderMap, request: &ChatRequest) -> Result<RequestUser, Refusal> {
-    let in_header = headers::user(headers).map_err(invalid)?;
-    if in_header.is_some() && !caller.key.may_name_users {
-        return Err(invalid(
-            "This key may not name users: leave out X-Tollgate-User, or use an application's key.",
-        ));
-    }
-    let named = in_header
-        .or_else(|| request.user())
-        .filter(|name| caller.key.may_name_users && !name.is_empty());
-    Ok(match (named, caller.key.owner_id) {
-        (Some(name), _) if name.chars().count() > USER_ID_CHARS_MAX => {
-            RequestUser::EndUser(format!("sha256:{}", hex::encode(Sha256::digest(name.as_bytes()))).into())
-        }
-        (Some(name), _) if Uuid::try_parse(name).is_ok_and(|id| id.to_string() == name) => {
-            RequestUser::EndUser(format!("{END_USER_PREFIX}{name}").into())
-        }
-        (Some(name), _) => RequestUser::EndUser(name.into()),
-        (None, Some(owner)) => RequestUser::Owner(owner.to_string().into()),
-        (None, None) => RequestUser::Nobody,
-    })
-}
-
 /// An end user whose use is limited has counters of its own, and there is room for so many of them.
 fn note_end_user(gateway: &Gateway, user: &RequestUser, scopes: &[ScopeLimits], now: Now) -> Result<(), Refusal> {
-    let RequestUser::EndUser(name) = user else {
+    let Some((tenant, name)) = case::limited_end_user(user, scopes) else {
         return Ok(());
     };
-    let limited = scopes.iter().find_map(|of| match &of.scope {
-        Scope::User(tenant, _) if !of.limits.is_empty() => Some(*tenant),
-        _ => None,
-    });
-    let Some(tenant) = limited else {
-        return Ok(());
-    };
-    let counted = |scope: &Scope| gateway.limits.has_counters(scope);
+    let counted = |scope: &_| gateway.limits.has_counters(scope);
     gateway
         .end_users
-        .note(tenant, name, now.monotonic_ms, counted)
-        .map_err(|_| {
-            Refusal::plain(
-                RefusalCode::Overloaded,
-                format!(
-                    "Your tenant names more than {END_USERS_MAX} users in the periods that they are limited by. \
-                     Retry when some have been idle, or name fewer."
-                ),
-            )
-        })
-}
-
-fn model(caller: &Caller, name: &str) -> Result<Arc<ModelPolicy>, Refusal> {
-    let Some(model) = caller.policy.find_model(name) else {
-        return Err(Refusal {
-            param: Some("model"),
-            ..Refusal::plain(
-                RefusalCode::ModelNotFound,
-                "There is no model of this name here. `GET /v1/models` lists those your key may use.",
-            )
-        });
-    };
-    if !caller.key.allows_model(name) {
-        return Err(Refusal {
-            param: Some("model"),
-            ..Refusal::plain(
-                RefusalCode::ModelNotAllowed,
-                "This key may not use this model. `GET /v1/models` lists those it may use.",
-            )
-        });
-    }
-    Ok(Arc::clone(model))
-}
-
-/// Routes whose upstream is there and enabled, speaks what the caller speaks, and whose credential, should it want one,
-/// can be opened: by position, and within one position by a draw weighted by share.
-fn usable_routes(caller: &Caller, model: &ModelPolicy, random: u64) -> Vec<(Route, Arc<UpstreamPolicy>)> {
-    let mut routes: Vec<(Route, Arc<UpstreamPolicy>)> = model
-        .model
-        .routes
-        .iter()
-        .filter_map(|route| {
-            let entry = caller.policy.find_upstream(route.upstream_id)?;
-            let has_credential = entry.credential.is_some() || entry.upstream.credential_sealed.is_none();
-            let is_usable = has_credential && entry.upstream.dialect == Dialect::Openai;
-            is_usable.then(|| (route.clone(), Arc::clone(entry)))
-        })
-        .collect();
-    routes.sort_by_key(|(route, _)| route.position);
-    let first =
-        routes.partition_point(|(route, _)| Some(route.position) == routes.first().map(|(route, _)| route.position));
-    let total: u64 = routes[..first]
-        .iter()
-        .map(|(route, _)| u64::from(route.weight.unsigned_abs()))
-        .sum();
-    if first > 1 && total > 0 {
-        let mut drawn = random % total;
-        let chosen = routes[..first].iter().position(|(route, _)| {
-            let weight = u64::from(route.weight.unsigned_abs());
-            let is_here = drawn < weight;
-            drawn = drawn.saturating_sub(weight);
-            is_here
-        });
-        routes[..first].rotate_left(chosen.unwrap_or(0));
-    }
-    routes
+        .note(tenant, &name, now.monotonic_ms, counted)
+        .map_err(|_| case::too_many_end_users())
 }
 
 /// The shortest limit on a request's duration, in seconds.

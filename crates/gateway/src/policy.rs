@@ -13,6 +13,7 @@ use domain::policy::{Key, Model, Plan, PolicyChanges, Settings, Tenant, Upstream
 use domain::prices::Price;
 use domain::priority::Priority;
 use limits::ScopeLimits;
+use uuid::Uuid;
 
 pub use keeper::{KeeperError, PolicyKeeper, VERSION_INTERVAL_MS};
 
@@ -29,6 +30,7 @@ pub struct PolicySnapshot {
     /// Settings of the installation.
     pub settings: Settings,
     keys: Arc<HashMap<SecretHash, Arc<Key>>>,
+    keys_by_id: Arc<HashMap<KeyId, Arc<Key>>>,
     tenants: HashMap<TenantId, Arc<TenantPolicy>>,
     models: HashMap<String, Arc<ModelPolicy>>,
     upstreams: HashMap<UpstreamId, Arc<UpstreamPolicy>>,
@@ -87,6 +89,20 @@ impl RequestUser {
             Self::Nobody => None,
         }
     }
+
+    /// The user whom this id of a scope stands for: end users are never counted under a person's id.
+    fn of_id(id: &Arc<str>) -> Self {
+        if is_person_id(id) {
+            Self::Owner(Arc::clone(id))
+        } else {
+            Self::EndUser(Arc::clone(id))
+        }
+    }
+}
+
+/// Whether this is how a person's id is written.
+pub(crate) fn is_person_id(text: &str) -> bool {
+    Uuid::try_parse(text).is_ok_and(|id| id.to_string() == text)
 }
 
 impl ModelPolicy {
@@ -107,6 +123,11 @@ impl PolicySnapshot {
                 .iter()
                 .any(|secret| secret.hash == *hash && secret.valid_until.is_none_or(|until| at < until))
         })
+    }
+
+    /// A key, whatever its secrets.
+    pub fn find_key_by_id(&self, id: KeyId) -> Option<&Arc<Key>> {
+        self.keys_by_id.get(&id)
     }
 
     /// A tenant.
@@ -150,15 +171,26 @@ impl PolicySnapshot {
         scopes.push(self.node_or_classes(Scope::Global, &[&self.no_limits]));
         scopes.extend(model.scopes.iter().cloned());
         scopes.push(tenant.own.clone());
-        if let Some(id) = user.id() {
-            let scope = Scope::User(tenant.tenant.id, Arc::clone(id));
-            scopes.push(match user {
-                RequestUser::EndUser(_) => self.node_or_classes(scope, &[&tenant.every_end_user, &tenant.every_user]),
-                RequestUser::Owner(_) | RequestUser::Nobody => self.node_or_classes(scope, &[&tenant.every_user]),
-            });
-        }
+        scopes.extend(self.user_scope(tenant, user));
         scopes.push(self.node_or_classes(Scope::Key(key.id), &[&tenant.every_key]));
         scopes
+    }
+
+    /// One node with the limits in force on it, of its own and of its class; none where it is not known.
+    pub fn limits_on(&self, scope: &Scope) -> ScopeLimits {
+        let known = match scope {
+            Scope::Global | Scope::ModelGroup(_) | Scope::Model(_) | Scope::Upstream(_) => None,
+            Scope::Tenant(id) => self.tenants.get(id).map(|tenant| tenant.own.clone()),
+            Scope::User(id, user) => self
+                .tenants
+                .get(id)
+                .and_then(|tenant| self.user_scope(tenant, &RequestUser::of_id(user))),
+            Scope::Key(id) => self.keys_by_id.get(id).and_then(|key| {
+                let tenant = self.tenants.get(&key.tenant_id)?;
+                Some(self.node_or_classes(scope.clone(), &[&tenant.every_key]))
+            }),
+        };
+        known.unwrap_or_else(|| self.node_or_classes(scope.clone(), &[&self.no_limits]))
     }
 
     /// Every limit in force with the node it sits on, classes spread over the nodes that are known: what budgets are
@@ -219,6 +251,14 @@ impl PolicySnapshot {
             .collect()
     }
 
+    fn user_scope(&self, tenant: &TenantPolicy, user: &RequestUser) -> Option<ScopeLimits> {
+        let scope = Scope::User(tenant.tenant.id, Arc::clone(user.id()?));
+        Some(match user {
+            RequestUser::EndUser(_) => self.node_or_classes(scope, &[&tenant.every_end_user, &tenant.every_user]),
+            RequestUser::Owner(_) | RequestUser::Nobody => self.node_or_classes(scope, &[&tenant.every_user]),
+        })
+    }
+
     fn node_or_classes(&self, scope: Scope, classes: &[&Arc<[Limit]>]) -> ScopeLimits {
         let own = self.limits.get(&Target::Node(scope.clone()));
         let limits = match (own, classes) {
@@ -238,7 +278,7 @@ pub struct PolicyRows {
     settings: Option<Settings>,
     tenants: HashMap<TenantId, Tenant>,
     plans: HashMap<PlanId, Plan>,
-    keys: HashMap<KeyId, Arc<Key>>,
+    keys: Arc<HashMap<KeyId, Arc<Key>>>,
     keys_by_hash: Arc<HashMap<SecretHash, Arc<Key>>>,
     models: HashMap<String, Model>,
     prices: HashMap<PriceId, Price>,
@@ -297,9 +337,10 @@ impl PolicyRows {
 
     fn apply_keys(&mut self, changed: Vec<Key>) {
         let mut by_hash = HashMap::clone(&self.keys_by_hash);
+        let mut by_id = HashMap::clone(&self.keys);
         for key in changed {
             let key = Arc::new(key);
-            if let Some(before) = self.keys.insert(key.id, Arc::clone(&key)) {
+            if let Some(before) = by_id.insert(key.id, Arc::clone(&key)) {
                 for secret in &before.secrets {
                     by_hash.remove(&secret.hash);
                 }
@@ -309,6 +350,7 @@ impl PolicyRows {
             }
         }
         self.keys_by_hash = Arc::new(by_hash);
+        self.keys = Arc::new(by_id);
     }
 
     /// Everything as one change from nothing: what is kept on disk for a start without Postgres. `None` before the first.
@@ -407,6 +449,7 @@ impl PolicyRows {
             version: self.version,
             settings,
             keys: Arc::clone(&self.keys_by_hash),
+            keys_by_id: Arc::clone(&self.keys),
             tenants,
             models,
             upstreams,

@@ -1,6 +1,7 @@
 //! What a refused caller is told: the wording of every refusal, decided without input or output.
 
 use domain::limits::{Dimension, Scope};
+use domain::readings::LimitAnswer;
 use domain::refusals::{RefusalCode, retry_after_seconds};
 use limits::Denial;
 
@@ -38,55 +39,88 @@ impl Refusal {
 
     /// What a denial means for the caller. `random` in 0..=1 spreads the retries of many callers.
     pub(crate) fn from_denial(denial: Box<Denial>, random: f64) -> Self {
-        let code = denial.code;
-        let retry_after = code
-            .is_retryable()
-            .then(|| retry_after_seconds(denial.retry_after_ms.unwrap_or(UNPREDICTED_RETRY_MS), random));
+        let told = Told {
+            code: denial.code,
+            scope: &denial.scope,
+            dimension: denial.dimension,
+            limit_value: denial.limit_value,
+            retry_after_ms: denial.retry_after_ms,
+        };
+        let refusal = told.refusal(random);
         Self {
-            message: message(&denial, retry_after),
-            code,
-            param: None,
-            retry_after_seconds: retry_after,
             denial: Some(denial),
+            ..refusal
         }
+    }
+
+    /// What the caller would be told if this limit refused; `None` where it has room. Without jitter.
+    pub(crate) fn from_answer(answer: &LimitAnswer) -> Option<Self> {
+        let refusal = answer.refusal?;
+        let told = Told {
+            code: refusal.code,
+            scope: &answer.reading.scope,
+            dimension: answer.reading.dimension,
+            limit_value: answer.reading.limit_value,
+            retry_after_ms: refusal.retry_after_ms,
+        };
+        Some(told.refusal(0.0))
     }
 }
 
-fn message(denial: &Denial, retry_after: Option<u64>) -> String {
-    let retry = retry_after
-        .map(|seconds| format!(" Retry in {seconds} s."))
-        .unwrap_or_default();
-    let whose = whose(&denial.scope);
-    let what = what(denial.dimension);
-    match denial.code {
-        RefusalCode::RequestTooLarge => format!(
-            "This request is too large: {whose} allows {} {what}. Make the prompt shorter or ask for less output.",
-            denial.limit_value
-        ),
-        RefusalCode::BudgetExhausted => {
-            format!(
-                "The budget of {whose} is spent for this period.{retry} Ask whoever manages it for a higher budget."
-            )
+/// What a limit says that refuses.
+struct Told<'a> {
+    code: RefusalCode,
+    scope: &'a Scope,
+    dimension: Dimension,
+    limit_value: u64,
+    retry_after_ms: Option<u64>,
+}
+
+impl Told<'_> {
+    fn refusal(&self, random: f64) -> Refusal {
+        let retry_after = self
+            .code
+            .is_retryable()
+            .then(|| retry_after_seconds(self.retry_after_ms.unwrap_or(UNPREDICTED_RETRY_MS), random));
+        Refusal {
+            message: self.message(retry_after),
+            code: self.code,
+            param: None,
+            retry_after_seconds: retry_after,
+            denial: None,
         }
-        RefusalCode::BudgetHeld => {
-            format!("The rest of the budget of {whose} is held by requests that are still running.{retry}")
+    }
+
+    fn message(&self, retry_after: Option<u64>) -> String {
+        let retry = retry_after
+            .map(|seconds| format!(" Retry in {seconds} s."))
+            .unwrap_or_default();
+        let whose = whose(self.scope);
+        let what = what(self.dimension);
+        let value = self.limit_value;
+        match self.code {
+            RefusalCode::RequestTooLarge => format!(
+                "This request is too large: {whose} allows {value} {what}. Make the prompt shorter or ask for less output."
+            ),
+            RefusalCode::BudgetExhausted => {
+                format!(
+                    "The budget of {whose} is spent for this period.{retry} Ask whoever manages it for a higher budget."
+                )
+            }
+            RefusalCode::BudgetHeld => {
+                format!("The rest of the budget of {whose} is held by requests that are still running.{retry}")
+            }
+            RefusalCode::BudgetUnknown => {
+                format!("What {whose} has spent is not known yet, so nothing is admitted on its budget.{retry}")
+            }
+            RefusalCode::ConcurrencyLimitExceeded if self.scope.is_own() => {
+                format!("Too many requests at once: {whose} allows {value} in flight.{retry}")
+            }
+            RefusalCode::RateLimitExceeded if self.scope.is_own() => {
+                format!("Too many requests: {whose} allows {value} {what}.{retry}")
+            }
+            _ => format!("The service is busy.{retry}"),
         }
-        RefusalCode::BudgetUnknown => {
-            format!("What {whose} has spent is not known yet, so nothing is admitted on its budget.{retry}")
-        }
-        RefusalCode::ConcurrencyLimitExceeded if denial.is_own_limit => {
-            format!(
-                "Too many requests at once: {whose} allows {} in flight.{retry}",
-                denial.limit_value
-            )
-        }
-        RefusalCode::RateLimitExceeded if denial.is_own_limit => {
-            format!(
-                "Too many requests: {whose} allows {} {what}.{retry}",
-                denial.limit_value
-            )
-        }
-        _ => format!("The service is busy.{retry}"),
     }
 }
 

@@ -49,7 +49,7 @@ impl Gateway {
         InstanceStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: Some(self.started_at),
-            counters: "memory".to_owned(),
+            counters: self.counter_store().as_str().to_owned(),
             degraded,
             policy_version: self.keeper.current().map_or(0, |policy| policy.version),
             policy_age_ms: policy_age_ms.unwrap_or(u64::MAX >> 1),

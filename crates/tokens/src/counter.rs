@@ -41,6 +41,22 @@ pub struct InputEstimate {
     pub guess_tokens: u64,
 }
 
+impl InputEstimate {
+    /// The estimate of a request that the provider will count so many tokens for: with the head-room that a text of this
+    /// size would be given.
+    pub fn given(encoding: Encoding, tokens: u64) -> Self {
+        let (expected_tokens, ceiling) = match encoding {
+            Encoding::O200kBase | Encoding::Cl100kBase => (tokens, tokens),
+            Encoding::Ratio => (with_buffer(tokens), tokens.saturating_mul(2)),
+        };
+        Self {
+            expected_tokens,
+            ceiling_tokens: with_buffer(ceiling),
+            guess_tokens: tokens,
+        }
+    }
+}
+
 /// Counts texts; cheap to share, remembers long ones.
 #[derive(Debug)]
 pub struct Counter {

@@ -13,7 +13,11 @@ fn a_tenant_has_so_many_end_users_until_idle_ones_are_forgotten() {
     let users = EndUsers::default();
     let (tenant, other) = (TenantId(Uuid::from_u128(1)), TenantId(Uuid::from_u128(2)));
     let note = |tenant, name: usize, now_ms, counted: &dyn Fn(&Scope) -> bool| {
-        users.note(tenant, &Arc::from(name.to_string()), now_ms, counted)
+        let name = Arc::from(name.to_string());
+        let would_take = users.would_take(tenant, &name, now_ms, counted);
+        let noted = users.note(tenant, &name, now_ms, counted);
+        assert_eq!(would_take, noted.is_ok(), "asking beforehand says the same");
+        noted
     };
     let everybody = |_: &Scope| true;
     for name in 0..END_USERS_MAX {

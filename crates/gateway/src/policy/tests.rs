@@ -210,6 +210,34 @@ fn the_class_of_end_users_comes_before_that_of_all_users() {
 }
 
 #[test]
+fn a_node_alone_has_the_limits_that_it_has_in_a_request() {
+    let policy = with(vec![
+        limit(1, Target::OfPlan(PLAN, Class::Tenant), 1),
+        limit(2, Target::OfTenant(TENANT, Class::User), 2),
+        limit(3, Target::OfTenant(TENANT, Class::EndUser), 3),
+        limit(4, Target::OfTenant(TENANT, Class::Key), 4),
+        limit(5, Target::Node(Scope::ModelGroup("g".into())), 5),
+        limit(6, Target::Node(Scope::Model("m".into())), 6),
+        limit(7, Target::Node(Scope::Global), 7),
+    ]);
+    let key = policy.find_key_by_id(KEY).expect("the key");
+    let (tenant, model) = (policy.find_tenant(TENANT), policy.find_model("m"));
+    for user in [
+        RequestUser::Owner(OWNER.to_string().into()),
+        RequestUser::EndUser("anna".into()),
+    ] {
+        let nodes = policy.scopes(key, tenant.expect("the tenant"), &user, model.expect("the model"));
+        assert_eq!(nodes.len(), 6);
+        for node in nodes {
+            assert_eq!(policy.limits_on(&node.scope).limits, node.limits, "{}", node.scope);
+            assert_eq!(node.limits.len(), 1, "{}", node.scope);
+        }
+    }
+    let stranger = Scope::Tenant(TenantId(Uuid::from_u128(9)));
+    assert!(policy.limits_on(&stranger).limits.is_empty());
+}
+
+#[test]
 fn a_rotated_secret_ends_and_a_new_one_is_found() {
     let mut rows = PolicyRows::default();
     rows.apply(changes());

@@ -120,6 +120,18 @@ fn media_are_bounded_by_part() {
 }
 
 #[test]
+fn a_size_that_is_given_has_the_head_room_of_a_text_of_that_size() {
+    let prose = "The quick brown fox jumps over the lazy dog, and nobody minds. ".repeat(200);
+    for encoding in Encoding::ALL {
+        let counted = estimate(encoding, [text(&prose)]);
+        let given = InputEstimate::given(encoding, counted.guess_tokens);
+        assert_eq!(given.expected_tokens, counted.expected_tokens, "{encoding:?}");
+        let difference = given.ceiling_tokens.abs_diff(counted.ceiling_tokens);
+        assert!(difference * 100 < counted.ceiling_tokens, "{given:?}, {counted:?}");
+    }
+}
+
+#[test]
 fn a_definition_weighs_more_than_its_text() {
     let schema = r#"{"type":"function","function":{"name":"f"}}"#;
     let definition = Part {

@@ -1,0 +1,220 @@
+//! What a request puts before the limits: at which priority, for whom, in which nodes of the tree, with which upstreams.
+//!
+//! `pipeline` asks with a [`Case`] and takes; `explain` asks with one and takes nothing. That both make it here is why an
+//! explanation says what admission would say.
+
+use std::sync::Arc;
+
+use chrono_tz::Tz;
+use domain::estimate::Estimate;
+use domain::ids::RequestId;
+use domain::ledger::USER_ID_CHARS_MAX;
+use domain::limits::Scope;
+use domain::policy::{Dialect, Route};
+use domain::priority::Priority;
+use domain::refusals::RefusalCode;
+use limits::{Admission, ScopeLimits, UpstreamCandidate};
+use sha2::{Digest as _, Sha256};
+
+use crate::authenticate::Caller;
+use crate::end_users::END_USERS_MAX;
+use crate::policy::{ModelPolicy, RequestUser, UpstreamPolicy, is_person_id};
+use crate::refusal::Refusal;
+
+/// Goes before an end user's name that looks like a person's id, so that nobody is counted as somebody else.
+const END_USER_PREFIX: &str = "end-user:";
+
+/// A request as the limits see it.
+pub(crate) struct Case {
+    model: Arc<ModelPolicy>,
+    priority: Priority,
+    estimate: Estimate,
+    /// The nodes it counts in, in the order of the tree.
+    pub(crate) scopes: Vec<ScopeLimits>,
+    /// Ways to serve it, in the order of preference; never empty.
+    pub(crate) routes: Vec<(Route, Arc<UpstreamPolicy>)>,
+    candidates: Vec<UpstreamCandidate>,
+    time_zone: Tz,
+    rehearsal_percent: Option<u8>,
+}
+
+impl Case {
+    /// The case of this caller. `random` draws among upstreams that share the first place.
+    ///
+    /// # Errors
+    /// When no upstream could take it, however much room there is.
+    pub(crate) fn new(
+        caller: &Caller,
+        user: &RequestUser,
+        model: &Arc<ModelPolicy>,
+        (priority, estimate): (Priority, Estimate),
+        random: u64,
+    ) -> Result<Self, Refusal> {
+        let routes = usable_routes(caller, model, random);
+        if routes.is_empty() {
+            return Err(Refusal::plain(
+                RefusalCode::UpstreamUnavailable,
+                "No provider is configured for this model at the moment. Retry later or choose another model.",
+            ));
+        }
+        let candidates = routes
+            .iter()
+            .enumerate()
+            .map(|(index, (_, upstream))| UpstreamCandidate {
+                scope: upstream.scope.clone(),
+                index,
+            })
+            .collect();
+        let policy = &caller.policy;
+        Ok(Self {
+            scopes: policy.scopes(&caller.key, &caller.tenant, user, model),
+            model: Arc::clone(model),
+            priority,
+            estimate,
+            routes,
+            candidates,
+            time_zone: policy.settings.time_zone,
+            rehearsal_percent: policy.settings.rehearsal_percent,
+        })
+    }
+
+    /// What the limits are asked, under the request's id.
+    pub(crate) fn admission(&self, id: RequestId) -> Admission<'_> {
+        Admission {
+            id,
+            model: &self.model.model.name,
+            priority: self.priority,
+            estimate: self.estimate,
+            scopes: &self.scopes,
+            upstreams: &self.candidates,
+            time_zone: self.time_zone,
+            rehearsal_percent: self.rehearsal_percent,
+        }
+    }
+
+    /// Whether upstreams share the first place.
+    pub(crate) fn is_upstream_drawn(&self) -> bool {
+        match self.routes.as_slice() {
+            [(first, _), (second, _), ..] => first.position == second.position,
+            _ => false,
+        }
+    }
+}
+
+/// What it runs at: the key's priority under the tenant's ceiling, lower if the caller says so.
+pub(crate) fn priority(caller: &Caller, asked: Option<Priority>) -> Priority {
+    Priority::effective(caller.key.priority, caller.tenant.priority_ceiling, asked)
+}
+
+/// Whom the request is for. Only an application's key may say so; from others the body's field is what it is to the
+/// provider, and the header a mistake.
+pub(crate) fn user(caller: &Caller, in_header: Option<&str>, in_body: Option<&str>) -> Result<RequestUser, Refusal> {
+    if in_header.is_some() && !caller.key.may_name_users {
+        return Err(Refusal::plain(
+            RefusalCode::InvalidRequest,
+            "This key may not name users: leave out X-Tollgate-User, or use an application's key.",
+        ));
+    }
+    let named = in_header
+        .or(in_body)
+        .filter(|name| caller.key.may_name_users && !name.is_empty());
+    Ok(match (named, caller.key.owner_id) {
+        (Some(name), _) if name.chars().count() > USER_ID_CHARS_MAX => {
+            RequestUser::EndUser(format!("sha256:{}", hex::encode(Sha256::digest(name.as_bytes()))).into())
+        }
+        (Some(name), _) if is_person_id(name) => RequestUser::EndUser(format!("{END_USER_PREFIX}{name}").into()),
+        (Some(name), _) => RequestUser::EndUser(name.into()),
+        (None, Some(owner)) => RequestUser::Owner(owner.to_string().into()),
+        (None, None) => RequestUser::Nobody,
+    })
+}
+
+/// The end user whose use is limited, with the tenant, where the request is for one: such have counters of their own.
+pub(crate) fn limited_end_user(
+    user: &RequestUser,
+    scopes: &[ScopeLimits],
+) -> Option<(domain::ids::TenantId, Arc<str>)> {
+    let RequestUser::EndUser(name) = user else {
+        return None;
+    };
+    scopes.iter().find_map(|of| match &of.scope {
+        Scope::User(tenant, _) if !of.limits.is_empty() => Some((*tenant, Arc::clone(name))),
+        _ => None,
+    })
+}
+
+/// What a caller is told whose tenant names one end user too many.
+pub(crate) fn too_many_end_users() -> Refusal {
+    Refusal::plain(
+        RefusalCode::Overloaded,
+        format!(
+            "Your tenant names more than {END_USERS_MAX} users in the periods that they are limited by. \
+             Retry when some have been idle, or name fewer."
+        ),
+    )
+}
+
+/// What a caller is told when the journal takes no more entries.
+pub(crate) fn ledger_full() -> Refusal {
+    Refusal::plain(
+        RefusalCode::LedgerFull,
+        "The gateway cannot book requests at the moment. Retry shortly.",
+    )
+}
+
+/// The model that is asked for, if there is one of this name and the key may use it.
+pub(crate) fn model(caller: &Caller, name: &str) -> Result<Arc<ModelPolicy>, Refusal> {
+    let Some(model) = caller.policy.find_model(name) else {
+        return Err(Refusal {
+            param: Some("model"),
+            ..Refusal::plain(
+                RefusalCode::ModelNotFound,
+                "There is no model of this name here. `GET /v1/models` lists those your key may use.",
+            )
+        });
+    };
+    if !caller.key.allows_model(name) {
+        return Err(Refusal {
+            param: Some("model"),
+            ..Refusal::plain(
+                RefusalCode::ModelNotAllowed,
+                "This key may not use this model. `GET /v1/models` lists those it may use.",
+            )
+        });
+    }
+    Ok(Arc::clone(model))
+}
+
+/// Routes whose upstream is there and enabled, speaks what the caller speaks, and whose credential, should it want one,
+/// can be opened: by position, and within one position by a draw weighted by share.
+fn usable_routes(caller: &Caller, model: &ModelPolicy, random: u64) -> Vec<(Route, Arc<UpstreamPolicy>)> {
+    let mut routes: Vec<(Route, Arc<UpstreamPolicy>)> = model
+        .model
+        .routes
+        .iter()
+        .filter_map(|route| {
+            let entry = caller.policy.find_upstream(route.upstream_id)?;
+            let has_credential = entry.credential.is_some() || entry.upstream.credential_sealed.is_none();
+            let is_usable = has_credential && entry.upstream.dialect == Dialect::Openai;
+            is_usable.then(|| (route.clone(), Arc::clone(entry)))
+        })
+        .collect();
+    routes.sort_by_key(|(route, _)| route.position);
+    let first =
+        routes.partition_point(|(route, _)| Some(route.position) == routes.first().map(|(route, _)| route.position));
+    let total: u64 = routes[..first]
+        .iter()
+        .map(|(route, _)| u64::from(route.weight.unsigned_abs()))
+        .sum();
+    if first > 1 && total > 0 {
+        let mut drawn = random % total;
+        let chosen = routes[..first].iter().position(|(route, _)| {
+            let weight = u64::from(route.weight.unsigned_abs());
+            let is_here = drawn < weight;
+            drawn = drawn.saturating_sub(weight);
+            is_here
+        });
+        routes[..first].rotate_left(chosen.unwrap_or(0));
+    }
+    routes
+}
