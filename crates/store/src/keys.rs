@@ -59,6 +59,8 @@ pub struct KeyFilter {
     pub owner_id: Option<PersonId>,
     /// Revoked ones too.
     pub includes_revoked: bool,
+    /// Only those with this in their name or their owner's, without regard to case, or in their public id.
+    pub containing: Option<String>,
     /// Only those issued before this one: the page after the one that ended with it.
     pub before: Option<(DateTime<Utc>, KeyId)>,
     /// So many, at most [`KEYS_PAGE_MAX`].
@@ -117,6 +119,10 @@ impl Store {
                and ($2::uuid is null or owner_id = $2)
                and ($3 or revoked_at is null)
                and ($4::timestamptz is null or (keys.created_at, keys.id) < ($4, $5::uuid))
+               and ($7::text is null
+                    or strpos(lower(keys.name), lower($7)) > 0
+                    or strpos(lower(people.name), lower($7)) > 0
+                    or strpos(public_id, $7) > 0)
              order by keys.created_at desc, keys.id desc
              limit $6",
             filter.tenant_id.map(|id| id.0),
@@ -125,6 +131,7 @@ impl Store {
             before_at,
             before_id.map(|id| id.0),
             filter.count.clamp(0, KEYS_PAGE_MAX),
+            filter.containing.as_deref(),
         )
         .fetch_all(self.pool())
         .await?;

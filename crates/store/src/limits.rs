@@ -1,6 +1,7 @@
 //! Limits on the nodes of the quota tree and on classes of nodes.
 
 use chrono::{DateTime, Utc};
+use domain::ids::TenantId;
 use domain::limits::{DEFAULT_WINDOW_SECONDS, Limit, Target};
 use domain::periods::Period;
 use domain::priority::Priority;
@@ -26,6 +27,24 @@ impl Store {
     pub async fn limits_of(&self, target: &Target) -> Result<NodeLimitRows, StoreError> {
         let mut snapshot = self.begin_snapshot().await?;
         find(&mut snapshot, target).await
+    }
+
+    /// The users of a tenant that have limits of their own, at most `count`.
+    pub async fn users_with_limits(&self, tenant: TenantId, count: i64) -> Result<Vec<String>, StoreError> {
+        Ok(sqlx::query_scalar!(
+            "select distinct substr(scope_id, length($1) + 1) as \"user!\"
+             from limits
+             where removed_at is null
+               and scope_kind = 'user'
+               and class is null
+               and starts_with(scope_id, $1)
+             order by 1
+             limit $2",
+            format!("{tenant}/"),
+            count,
+        )
+        .fetch_all(self.pool())
+        .await?)
     }
 
     /// Every budget of cost on a tenant itself, whatever its period: what the list of tenants shows.
