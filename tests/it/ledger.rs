@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use domain::estimate::{Amounts, Estimate};
-use domain::ids::{AdjustmentId, KeyId, PersonId, RequestId, TenantId, UpstreamId};
+use domain::ids::{AdjustmentId, KeyId, LimitId, PersonId, RequestId, TenantId, UpstreamId};
 use domain::instances::InstanceStatus;
-use domain::ledger::{Adjustment, HoldRecord, Identity, JournalRecord, Outcome, Rejection, Settlement};
+use domain::ledger::{
+    Adjustment, HoldRecord, Identity, JournalRecord, Outcome, RehearsedVerdict, Rejection, Settlement,
+};
 use domain::limits::{Dimension, Scope};
 use domain::money::Nanos;
 use domain::periods::Span;
@@ -202,7 +204,22 @@ fn settlement(number: u64) -> Settlement {
         },
         cost_nanos: Nanos(1_000 + number as i64),
         first_byte_ms: (number.is_multiple_of(2)).then_some(number as i64),
+        rehearsed: (0..number % 4).map(|limit| verdict(number, limit)).collect(),
         ..Settlement::abandoned(hold(number), ended_at)
+    }
+}
+
+/// Limits 0 and 1 sit on the tenant.
+fn verdict(number: u64, limit: u64) -> RehearsedVerdict {
+    let HoldRecord { identity, .. } = hold(number);
+    RehearsedVerdict {
+        scope: match limit {
+            0 | 1 => Scope::Tenant(identity.tenant_id),
+            _ => Scope::Global,
+        },
+        dimension: Dimension::Requests,
+        limit_id: LimitId(Uuid::from_u128(u128::from(limit) + 1)),
+        code: RefusalCode::ALL[number as usize % 2],
     }
 }
 
@@ -219,8 +236,9 @@ fn rejection(number: u64) -> Rejection {
         chain: Vec::new(),
         message: "too many requests, retry in 3 s".to_owned(),
         retry_after_seconds: Some(3),
-        caller_retries: None,
+        caller_retries: (number.is_multiple_of(2)).then_some(number as i32 % 5),
         refusal_count: 1 + number as i64 % 3,
+        early_count: number as i64 % 2,
         expected_input_tokens: 100,
         expected_output_tokens: 50,
         expected_cost_nanos: Nanos(1_000),
@@ -619,6 +637,13 @@ async fn a_roll_up_that_was_changed_is_found() {
         .await
         .unwrap()
         .rows_affected();
+    let change = "update rehearsal_rollups set requests = requests + 1 where scope_kind = ''";
+    let changed = changed
+        + sqlx::raw_sql(change)
+            .execute(&mut connection)
+            .await
+            .unwrap()
+            .rows_affected();
     let change = "delete from rejections where id = (select max(id::text)::uuid from rejections)";
     sqlx::raw_sql(change).execute(&mut connection).await.unwrap();
     let differences = ledger.store.rollup_differences(november()).await.unwrap();

@@ -290,10 +290,13 @@ pub struct Rejection {
     pub message: String,
     /// The `Retry-After` the caller was given, seconds.
     pub retry_after_seconds: Option<i64>,
-    /// How often the caller says it has tried before.
+    /// How often the caller says it has tried before; the most that any said when folded.
     pub caller_retries: Option<i32>,
     /// How many equal refusals this row stands for, at least 1.
     pub refusal_count: i64,
+    /// How many of them came before the wait was over that the key had been told.
+    #[serde(default)]
+    pub early_count: i64,
     /// Expected input, tokens.
     pub expected_input_tokens: u64,
     /// Expected output, tokens.

@@ -248,6 +248,7 @@ impl Flight {
                 .and_then(|seconds| i64::try_from(seconds).ok()),
             caller_retries: self.caller_retries,
             refusal_count: 1,
+            early_count: 0,
             expected_input_tokens: self.estimate.expected.input_tokens,
             expected_output_tokens: self.estimate.expected.output_tokens,
             expected_cost_nanos: self.estimate.expected.cost,

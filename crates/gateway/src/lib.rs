@@ -27,6 +27,7 @@ pub mod relay;
 mod room;
 mod routes;
 mod status;
+mod waits;
 
 use std::fmt;
 use std::path::PathBuf;

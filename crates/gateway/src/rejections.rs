@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use crate::clock::minute_of;
 use crate::metrics;
+use crate::waits::Waits;
 
 /// Equal refusals of one key within a minute that get rows of their own.
 pub(crate) const ROWS_PER_MINUTE: u32 = 20;
@@ -30,7 +31,7 @@ const KEPT_COARSE_MAX: usize = 10_000;
 
 /// What makes refusals equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct StreakKey {
+pub(crate) struct StreakKey {
     key_id: KeyId,
     code: RefusalCode,
     limit_id: Option<LimitId>,
@@ -40,7 +41,7 @@ struct StreakKey {
 }
 
 impl StreakKey {
-    fn of(rejection: &Rejection) -> Self {
+    pub(crate) fn of(rejection: &Rejection) -> Self {
         Self {
             key_id: rejection.identity.key_id,
             code: rejection.code,
@@ -63,6 +64,7 @@ struct Streak {
 /// The streaks under way, and the rows that wait for room in the journal.
 #[derive(Default)]
 pub(crate) struct Rejections {
+    waits: Mutex<Waits>,
     streaks: Mutex<HashMap<StreakKey, Streak>>,
     kept: Mutex<Kept>,
 }
@@ -78,7 +80,8 @@ struct Kept {
 
 impl Rejections {
     /// Books one refusal.
-    pub(crate) fn book(&self, journal: &Journal, rejection: Rejection) {
+    pub(crate) fn book(&self, journal: &Journal, mut rejection: Rejection) {
+        rejection.early_count = i64::from(self.waits.lock().note(&rejection));
         log_rejection(&rejection);
         for row in self.count(rejection) {
             self.append_or_keep(journal, row);
@@ -89,6 +92,9 @@ impl Rejections {
     /// take waits for the next time.
     pub(crate) fn flush(&self, journal: &Journal, current_minute: Option<i64>) {
         self.append_kept(journal);
+        if let Some(minute) = current_minute {
+            self.waits.lock().forget(minute);
+        }
         let done: Vec<Streak> = {
             let mut streaks = self.streaks.lock();
             streaks
@@ -127,7 +133,9 @@ impl Rejections {
             streak.rows += 1;
             due.push(rejection);
         } else {
-            rejection.refusal_count = streak.folded.as_ref().map_or(1, |folded| folded.refusal_count + 1);
+            if let Some(folded) = streak.folded.take() {
+                add(&mut rejection, &folded);
+            }
             streak.folded = Some(rejection);
         }
         due
@@ -182,11 +190,10 @@ impl Rejections {
         match kept.rows.entry(key) {
             Entry::Occupied(mut folded) => {
                 let folded = folded.get_mut();
-                let refusal_count = folded.refusal_count + row.refusal_count;
                 if folded.refused_at <= row.refused_at {
-                    *folded = row;
+                    std::mem::swap(folded, &mut row);
                 }
-                folded.refusal_count = refusal_count;
+                add(folded, &row);
             }
             Entry::Vacant(place) if count < KEPT_MAX + KEPT_COARSE_MAX => {
                 place.insert(row);
@@ -209,6 +216,13 @@ impl Drop for Rejections {
             );
         }
     }
+}
+
+/// Makes `row` stand for what `other` stands for, too.
+fn add(row: &mut Rejection, other: &Rejection) {
+    row.refusal_count += other.refusal_count;
+    row.early_count += other.early_count;
+    row.caller_retries = row.caller_retries.max(other.caller_retries);
 }
 
 /// Forgets whom and what the refusal was about, but for key and code.
@@ -268,9 +282,10 @@ fn log_rejection(rejection: &Rejection) {
         scope = rejection.scope.as_ref().map(tracing::field::display),
         dimension = rejection.dimension.map(|dimension| dimension.as_str()),
         retry_after_seconds = rejection.retry_after_seconds,
+        is_early = rejection.early_count > 0,
         "quota_exceeded"
     );
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

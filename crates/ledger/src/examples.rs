@@ -81,6 +81,7 @@ pub(crate) fn rejection(number: u64) -> JournalRecord {
         retry_after_seconds: Some(3),
         caller_retries: None,
         refusal_count: 1,
+        early_count: 0,
         expected_input_tokens: 100,
         expected_output_tokens: 50,
         expected_cost_nanos: Nanos(1_000),

@@ -346,6 +346,28 @@ async fn insert_settlements(transaction: &mut Transaction, entries: &str) -> Res
                 total_ms_histogram = add_histograms(kept.total_ms_histogram, excluded.total_ms_histogram),
                 first_byte_ms_histogram =
                     add_histograms(kept.first_byte_ms_histogram, excluded.first_byte_ms_histogram)
+        ),
+        verdicts as (
+            select
+                bucket_start, split_part(verdict ->> 'scope', ':', 1) as scope_kind,
+                (verdict ->> 'limit_id')::uuid as limit_id, verdict ->> 'code' as code, tenant_id, key_id, id
+            from placed, jsonb_array_elements(rehearsed) as verdict
+            where rehearsed <> '[]'
+        ),
+        rehearsals_rolled as (
+            insert into rehearsal_rollups as kept (
+                bucket_start, scope_kind, limit_id, code, tenant_id, key_id, requests)
+            select
+                bucket_start, coalesce(scope_kind, ''), coalesce(limit_id, '00000000-0000-0000-0000-000000000000'),
+                coalesce(code, ''), tenant_id, key_id, count(distinct id)
+            from verdicts
+            group by grouping sets (
+                (bucket_start, tenant_id, key_id),
+                (bucket_start, tenant_id, key_id, scope_kind),
+                (bucket_start, tenant_id, key_id, scope_kind, limit_id, code))
+            order by 1, 2, 3, 4, 5, 6
+            on conflict (bucket_start, scope_kind, limit_id, code, tenant_id, key_id)
+            do update set requests = kept.requests + excluded.requests
         )
         select count(*) as "count!" from inserted
         "#,
@@ -364,30 +386,35 @@ async fn insert_rejections(transaction: &mut Transaction, entries: &str) -> Resu
             insert into rejections (
                 id, refused_at, tenant_id, user_id, key_id, model, dialect, endpoint, priority, is_streamed, tags,
                 instance, user_agent, code, status, scope, dimension, limit_id, limit_key, chain, message,
-                retry_after_seconds, caller_retries, refusal_count, expected_input_tokens, expected_output_tokens,
-                expected_cost_nanos, queue_ms)
+                retry_after_seconds, caller_retries, refusal_count, early_count, expected_input_tokens,
+                expected_output_tokens, expected_cost_nanos, queue_ms)
             select
                 id, refused_at, tenant_id, user_id, key_id, model, dialect, endpoint, priority, is_streamed, tags,
                 instance, user_agent, code, status, scope, dimension, limit_id, limit_key, chain, message,
-                retry_after_seconds, caller_retries, refusal_count, expected_input_tokens, expected_output_tokens,
-                expected_cost_nanos, queue_ms
+                retry_after_seconds, caller_retries, refusal_count, early_count, expected_input_tokens,
+                expected_output_tokens, expected_cost_nanos, queue_ms
             from jsonb_populate_recordset(null::rejections, $1::text::jsonb)
             on conflict do nothing
             returning *
         ),
         rolled as (
             insert into rejection_rollups as kept (
-                bucket_start, tenant_id, user_id, key_id, model, priority, code, scope_kind, dimension, refusals)
+                bucket_start, tenant_id, user_id, key_id, model, priority, code, scope_kind, dimension, refusals,
+                early_refusals, caller_retries_max)
             select
                 date_bin('15 minutes', refused_at, timestamptz '2000-01-01 00:00:00+00'),
                 -- A refused request may name any model; the key of an index row has a bound.
                 tenant_id, coalesce(user_id, ''), key_id, left(coalesce(model, ''), 200), priority, code,
-                coalesce(split_part(scope, ':', 1), ''), coalesce(dimension, ''), sum(refusal_count)
+                coalesce(split_part(scope, ':', 1), ''), coalesce(dimension, ''), sum(refusal_count), sum(early_count),
+                max(caller_retries)
             from inserted
             group by 1, 2, 3, 4, 5, 6, 7, 8, 9
             order by 1, 2, 4, 3, 5, 6, 7, 8, 9
             on conflict (bucket_start, tenant_id, key_id, user_id, model, priority, code, scope_kind, dimension)
-            do update set refusals = kept.refusals + excluded.refusals
+            do update set
+                refusals = kept.refusals + excluded.refusals,
+                early_refusals = kept.early_refusals + excluded.early_refusals,
+                caller_retries_max = greatest(kept.caller_retries_max, excluded.caller_retries_max)
         )
         select count(*) as "count!" from inserted
         "#,

@@ -14,7 +14,7 @@ pub const DIFFERENCES_MAX: i64 = 1_000;
 /// A roll-up that is not the sum of its entries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RollupDifference {
-    /// `settlement_rollups` or `rejection_rollups`.
+    /// `settlement_rollups`, `rehearsal_rollups` or `rejection_rollups`.
     pub table: &'static str,
     /// Start of its 15 minutes.
     pub bucket_start: DateTime<Utc>,
@@ -122,6 +122,48 @@ impl Store {
         )
         .fetch_all(&mut *snapshot)
         .await?;
+        let rehearsals = sqlx::query_as!(
+            DifferenceRow,
+            r#"
+        with verdicts as (
+            select
+                date_bin('15 minutes', admitted_at, timestamptz '2000-01-01 00:00:00+00') as bucket_start,
+                split_part(verdict ->> 'scope', ':', 1) as scope_kind, (verdict ->> 'limit_id')::uuid as limit_id,
+                verdict ->> 'code' as code, tenant_id, key_id, id
+            from settlements, jsonb_array_elements(rehearsed) as verdict
+            where admitted_at >= $1 and admitted_at < $2 and rehearsed <> '[]'
+        ),
+        summed as (
+            select
+                bucket_start, coalesce(scope_kind, '') as scope_kind,
+                coalesce(limit_id, '00000000-0000-0000-0000-000000000000') as limit_id, coalesce(code, '') as code,
+                tenant_id, key_id, count(distinct id) as requests
+            from verdicts
+            group by grouping sets (
+                (bucket_start, tenant_id, key_id),
+                (bucket_start, tenant_id, key_id, verdicts.scope_kind),
+                (bucket_start, tenant_id, key_id, verdicts.scope_kind, verdicts.limit_id, verdicts.code))
+        ),
+        stored as (
+            select * from rehearsal_rollups where bucket_start >= $1 and bucket_start < $2
+        )
+        select
+            bucket_start as "bucket_start!",
+            tenant_id as "tenant_id!",
+            to_jsonb(summed) as "from_entries?",
+            to_jsonb(stored) as "stored?"
+        from summed
+        full join stored using (bucket_start, scope_kind, limit_id, code, tenant_id, key_id)
+        where to_jsonb(summed) is distinct from to_jsonb(stored)
+        order by bucket_start, tenant_id
+        limit $3
+            "#,
+            span.start,
+            span.end,
+            DIFFERENCES_MAX,
+        )
+        .fetch_all(&mut *snapshot)
+        .await?;
         let rejections = sqlx::query_as!(
             DifferenceRow,
             r#"
@@ -130,7 +172,8 @@ impl Store {
                 date_bin('15 minutes', refused_at, timestamptz '2000-01-01 00:00:00+00') as bucket_start,
                 tenant_id, coalesce(user_id, '') as user_id, key_id, left(coalesce(model, ''), 200) as model, priority,
                 code, coalesce(split_part(scope, ':', 1), '') as scope_kind, coalesce(dimension, '') as dimension,
-                sum(refusal_count) as refusals
+                sum(refusal_count) as refusals, sum(early_count) as early_refusals,
+                max(caller_retries) as caller_retries_max
             from rejections
             where refused_at >= $1 and refused_at < $2
             group by 1, 2, 3, 4, 5, 6, 7, 8, 9
@@ -168,6 +211,7 @@ impl Store {
         };
         let settlements = settlements.into_iter().map(named("settlement_rollups"));
         Ok(settlements
+            .chain(rehearsals.into_iter().map(named("rehearsal_rollups")))
             .chain(rejections.into_iter().map(named("rejection_rollups")))
             .collect())
     }

@@ -58,6 +58,7 @@ fn rejection(scope: Scope) -> Rejection {
         retry_after_seconds: Some(1),
         caller_retries: None,
         refusal_count: 1,
+        early_count: 0,
         expected_input_tokens: 0,
         expected_output_tokens: 0,
         expected_cost_nanos: Nanos::ZERO,

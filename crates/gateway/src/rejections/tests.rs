@@ -17,7 +17,7 @@ use ledger::{FsyncPolicy, Journal, JournalSettings};
 
 use super::{KEPT_COARSE_MAX, KEPT_MAX, ROWS_PER_MINUTE, Rejections};
 
-fn start() -> DateTime<Utc> {
+pub(crate) fn start() -> DateTime<Utc> {
     "2026-11-30T10:00:00Z".parse().expect("an instant")
 }
 
@@ -56,7 +56,7 @@ fn kept(rejections: &Rejections) -> i64 {
     rejections.kept.lock().rows.values().map(|row| row.refusal_count).sum()
 }
 
-fn rejection(key: u128, code: RefusalCode, refused_at: DateTime<Utc>) -> Rejection {
+pub(crate) fn rejection(key: u128, code: RefusalCode, refused_at: DateTime<Utc>) -> Rejection {
     Rejection {
         identity: Identity {
             id: RequestId(Uuid::nil()),
@@ -84,6 +84,7 @@ fn rejection(key: u128, code: RefusalCode, refused_at: DateTime<Utc>) -> Rejecti
         retry_after_seconds: None,
         caller_retries: None,
         refusal_count: 1,
+        early_count: 0,
         expected_input_tokens: 0,
         expected_output_tokens: 0,
         expected_cost_nanos: Nanos::ZERO,
@@ -113,6 +114,29 @@ fn from_the_twenty_first_in_a_minute_on_they_share_a_row() {
     assert_eq!(folded(&rejections), 30);
     let due = rejections.count(rejection(1, RefusalCode::RateLimitExceeded, at + Duration::minutes(1)));
     assert_eq!(due.iter().map(|row| row.refusal_count).collect::<Vec<_>>(), [30, 1]);
+}
+
+#[test]
+fn a_folded_row_counts_the_early_ones_and_keeps_the_most_that_a_caller_tried() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let roomy = journal(&directory, 1 << 20);
+    let rejections = Rejections::default();
+    for number in 0..ROWS_PER_MINUTE + 5 {
+        let at = start() + Duration::seconds(2 * i64::from(number));
+        let mut row = rejection(1, RefusalCode::BudgetExhausted, at);
+        row.retry_after_seconds = Some(600);
+        row.caller_retries = Some(if number == ROWS_PER_MINUTE + 1 { 7 } else { 1 });
+        rejections.book(&roomy, row);
+    }
+    let streaks = rejections.streaks.lock();
+    let folded = streaks
+        .values()
+        .find_map(|streak| streak.folded.as_ref())
+        .expect("a folded row");
+    assert_eq!(
+        (folded.refusal_count, folded.early_count, folded.caller_retries),
+        (5, 5, Some(7))
+    );
 }
 
 proptest! {

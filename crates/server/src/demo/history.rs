@@ -213,6 +213,7 @@ fn rejection(dice: &mut Dice, key: &DemoKey, at: DateTime<Utc>) -> Rejection {
         retry_after_seconds: retry,
         caller_retries: None,
         refusal_count: 1,
+        early_count: 0,
         expected_input_tokens: 0,
         expected_output_tokens: 0,
         expected_cost_nanos: Nanos::ZERO,
