@@ -152,6 +152,8 @@ async fn one_budget_that_cannot_be_read_keeps_no_other_closed() {
     );
     let of = |user: &str| limits::BudgetKey {
         scope: Scope::User(tenant, user.into()),
+        limit_id: domain::ids::LimitId(uuid::Uuid::nil()),
+        tenant: None,
         dimension: Dimension::BudgetTokens,
         period: Period::Month,
         model: None,
@@ -164,7 +166,10 @@ async fn one_budget_that_cannot_be_read_keeps_no_other_closed() {
     budgets.read_wanted(&policy).await.expect("the others are read");
     let mut open = Vec::new();
     for name in names {
-        if limits.has_budget(&of(name)).await {
+        if limits
+            .has_budget(&of(name), gateway::clock::Clock::now(&*tollgate.clock))
+            .await
+        {
             open.push(name);
         }
     }

@@ -113,7 +113,7 @@ impl Budgets {
         let mut wanted: HashSet<BudgetKey> = HashSet::new();
         for node in policy.known_scopes() {
             for limit in node.limits.iter().filter(|limit| limit.dimension.is_budget()) {
-                wanted.insert(key(&node.scope, limit, &policy.settings, now.wall));
+                wanted.insert(BudgetKey::of(&node, limit, now.wall, policy.settings.time_zone));
             }
         }
         if which == Which::All {
@@ -121,7 +121,7 @@ impl Budgets {
         } else {
             let mut missing = HashSet::new();
             for key in wanted {
-                if !self.limits.has_budget(&key).await {
+                if !self.limits.has_budget(&key, now).await {
                     missing.insert(key);
                 }
             }
@@ -140,8 +140,8 @@ impl Budgets {
         let mut closed = 0;
         for node in policy.known_scopes() {
             for limit in node.limits.iter().filter(|limit| limit.dimension.is_budget()) {
-                let key = key(&node.scope, limit, &policy.settings, now.wall);
-                closed += u64::from(!self.limits.has_budget(&key).await);
+                let key = BudgetKey::of(&node, limit, now.wall, policy.settings.time_zone);
+                closed += u64::from(!self.limits.has_budget(&key, now).await);
             }
         }
         closed
@@ -199,7 +199,7 @@ impl Budgets {
                 mark,
             };
             let is_set = self.limits.set_budget(key, base, now).await;
-            if !is_set && !self.limits.has_budget(key).await {
+            if !is_set && !self.limits.has_budget(key, now).await {
                 self.begun.notify_one();
             }
         }
@@ -219,17 +219,6 @@ impl Budgets {
         let has_come = shipped.wait_for(|mark| *mark >= least_mark);
         // Too late is no error: the base is turned away, and read again.
         let _ = timeout(Duration::from_millis(SHIPMENT_WAIT_MS), has_come).await;
-    }
-}
-
-fn key(scope: &Scope, limit: &Limit, settings: &Settings, at: DateTime<Utc>) -> BudgetKey {
-    BudgetKey {
-        scope: scope.clone(),
-        dimension: limit.dimension,
-        period: limit.period,
-        model: limit.model.clone(),
-        priority: limit.priority,
-        span: limit.period.span(at, settings.time_zone),
     }
 }
 

@@ -172,7 +172,7 @@ impl PolicySnapshot {
         scopes.extend(model.scopes.iter().cloned());
         scopes.push(tenant.own.clone());
         scopes.extend(self.user_scope(tenant, user));
-        scopes.push(self.node_or_classes(Scope::Key(key.id), &[&tenant.every_key]));
+        scopes.push(self.key_node(key, tenant));
         scopes
     }
 
@@ -187,7 +187,7 @@ impl PolicySnapshot {
                 .and_then(|tenant| self.user_scope(tenant, &RequestUser::of_id(user))),
             Scope::Key(id) => self.keys_by_id.get(id).and_then(|key| {
                 let tenant = self.tenants.get(&key.tenant_id)?;
-                Some(self.node_or_classes(scope.clone(), &[&tenant.every_key]))
+                Some(self.key_node(key, tenant))
             }),
         };
         known.unwrap_or_else(|| self.node_or_classes(scope.clone(), &[&self.no_limits]))
@@ -198,10 +198,7 @@ impl PolicySnapshot {
     pub fn known_scopes(&self) -> Vec<ScopeLimits> {
         let mut scopes: Vec<ScopeLimits> = Vec::new();
         if let Some(limits) = self.limits.get(&Target::Node(Scope::Global)) {
-            scopes.push(ScopeLimits {
-                scope: Scope::Global,
-                limits: Arc::clone(limits),
-            });
+            scopes.push(ScopeLimits::new(Scope::Global, Arc::clone(limits)));
         }
         for model in self.models.values() {
             for scope in &model.scopes {
@@ -223,16 +220,14 @@ impl PolicySnapshot {
                     .entry(scope.clone())
                     .or_insert_with(|| self.node_or_classes(scope, &[&tenant.every_user]));
             }
-            keys.entry(key.id)
-                .or_insert_with(|| self.node_or_classes(Scope::Key(key.id), &[&tenant.every_key]));
+            keys.entry(key.id).or_insert_with(|| self.key_node(key, tenant));
         }
         // Users with limits of their own who own no key.
         for (target, limits) in &self.limits {
             if let Target::Node(scope @ Scope::User(..)) = target {
-                users.entry(scope.clone()).or_insert_with(|| ScopeLimits {
-                    scope: scope.clone(),
-                    limits: Arc::clone(limits),
-                });
+                users
+                    .entry(scope.clone())
+                    .or_insert_with(|| ScopeLimits::new(scope.clone(), Arc::clone(limits)));
             }
         }
         scopes.extend(users.into_values());
@@ -259,6 +254,11 @@ impl PolicySnapshot {
         })
     }
 
+    fn key_node(&self, key: &Key, tenant: &TenantPolicy) -> ScopeLimits {
+        let node = self.node_or_classes(Scope::Key(key.id), &[&tenant.every_key]);
+        ScopeLimits::of_key(key.id, key.tenant_id, node.limits)
+    }
+
     fn node_or_classes(&self, scope: Scope, classes: &[&Arc<[Limit]>]) -> ScopeLimits {
         let own = self.limits.get(&Target::Node(scope.clone()));
         let limits = match (own, classes) {
@@ -267,7 +267,7 @@ impl PolicySnapshot {
             (None, [first, second]) if first.is_empty() => Arc::clone(second),
             _ => effective(own.into_iter().chain(classes.iter().copied()).map(|limits| &limits[..])).into(),
         };
-        ScopeLimits { scope, limits }
+        ScopeLimits::new(scope, limits)
     }
 }
 
@@ -397,12 +397,9 @@ impl PolicyRows {
                 (target, limits.into())
             })
             .collect();
-        let node = |scope: Scope| ScopeLimits {
-            limits: limits
-                .get(&Target::Node(scope.clone()))
-                .cloned()
-                .unwrap_or_else(|| Arc::from([])),
-            scope,
+        let node = |scope: Scope| {
+            let own = limits.get(&Target::Node(scope.clone())).cloned();
+            ScopeLimits::new(scope, own.unwrap_or_else(|| Arc::from([])))
         };
         let mut prices: HashMap<&str, Vec<Price>> = HashMap::new();
         for price in self.prices.values() {
@@ -474,10 +471,10 @@ impl PolicyRows {
                 .priority_ceiling
                 .or(plan.map(|plan| plan.priority_ceiling))
                 .unwrap_or(DEFAULT_PRIORITY_CEILING),
-            own: ScopeLimits {
+            own: ScopeLimits::new(
                 scope,
-                limits: effective(own.into_iter().chain(of_plan).map(|limits| &limits[..])).into(),
-            },
+                effective(own.into_iter().chain(of_plan).map(|limits| &limits[..])).into(),
+            ),
             every_user: class(Class::User),
             every_end_user: class(Class::EndUser),
             every_key: class(Class::Key),

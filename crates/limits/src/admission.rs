@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use domain::estimate::{Amounts, Estimate};
-use domain::ids::RequestId;
+use domain::ids::{KeyId, LimitId, RequestId, TenantId};
 use domain::limits::{Dimension, Limit, Scope, Slot};
 use domain::periods::{Period, Span};
 use domain::priority::Priority;
@@ -45,6 +45,27 @@ pub struct ScopeLimits {
     pub scope: Scope,
     /// Its effective limits; those for other models and priorities are passed over.
     pub limits: Arc<[Limit]>,
+    /// The tenant of a key: its counters stand with those of the tenant.
+    pub tenant: Option<TenantId>,
+}
+
+impl ScopeLimits {
+    /// A node that is no key's.
+    pub fn new(scope: Scope, limits: Arc<[Limit]>) -> Self {
+        Self {
+            scope,
+            limits,
+            tenant: None,
+        }
+    }
+
+    /// The node of this tenant's key.
+    pub fn of_key(key: KeyId, tenant: TenantId, limits: Arc<[Limit]>) -> Self {
+        Self {
+            tenant: Some(tenant),
+            ..Self::new(Scope::Key(key), limits)
+        }
+    }
 }
 
 /// An upstream that could take the request.
@@ -83,6 +104,10 @@ pub struct Admission<'a> {
 pub struct BudgetKey {
     /// Whose.
     pub scope: Scope,
+    /// The limit that counts here. Under another one a shared counter is read anew: requests may have passed by it.
+    pub limit_id: LimitId,
+    /// The tenant of a key's budget: its counters stand with those of the tenant.
+    pub tenant: Option<TenantId>,
     /// Tokens or cost.
     pub dimension: Dimension,
     /// How long it lasts.
@@ -96,6 +121,20 @@ pub struct BudgetKey {
 }
 
 impl BudgetKey {
+    /// The budget of this limit on this node in the period of `at`.
+    pub fn of(node: &ScopeLimits, limit: &Limit, at: DateTime<Utc>, time_zone: Tz) -> Self {
+        Self {
+            scope: node.scope.clone(),
+            limit_id: limit.id,
+            tenant: node.tenant,
+            dimension: limit.dimension,
+            period: limit.period,
+            model: limit.model.clone(),
+            priority: limit.priority,
+            span: limit.period.span(at, time_zone),
+        }
+    }
+
     pub(crate) fn slot(&self) -> Slot {
         Slot {
             dimension: self.dimension,

@@ -25,6 +25,16 @@ impl Bucket {
         }
     }
 
+    /// What another place has counted: whole tokens, and the rest in tokens times the window's milliseconds; refilled
+    /// last by this value up to this burst.
+    pub(crate) fn counted(window_seconds: u32, level: (i64, i64), limit: (u64, u64), refilled_ms: u64) -> Self {
+        let full = Self::full(window_seconds, limit.0, limit.1, refilled_ms);
+        Self {
+            level: i128::from(level.0) * full.window_ms + i128::from(level.1),
+            ..full
+        }
+    }
+
     /// Refills up to now, at what the limit says now. A step back in time refills nothing.
     pub(crate) fn refill(&mut self, value: u64, burst: u64, now_ms: u64) {
         self.value = value;

@@ -17,6 +17,15 @@ const SINCE_ENTRIES_MAX: usize = 1_024;
 /// after a change overlap for less: those leave it open, and its base wanted.
 const UNCOUNTED_MS_MAX: i64 = 10_000;
 
+/// How long after its period a budget's counter is remembered at most, so that scopes in use move on to the next period
+/// without a rebuild.
+const KEPT_AFTER_PERIOD: chrono::Duration = chrono::Duration::days(1);
+
+/// Until when a period is remembered: a day, or as long as it lasted.
+pub(crate) fn kept_until(span: Span) -> DateTime<Utc> {
+    span.end + (span.end - span.start).min(KEPT_AFTER_PERIOD)
+}
+
 /// One budget's current period and the one before, whose late settlements still arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
@@ -39,6 +48,14 @@ impl Budget {
         }
     }
 
+    /// What another place has counted in this period; closed without a base.
+    pub(crate) fn counted(span: Span, base: Option<i64>, since: u64, held: u64) -> Self {
+        Self {
+            current: BudgetSpan::counted(span, base, since, held),
+            ..Self::new(span, span.start)
+        }
+    }
+
     pub(crate) fn current(&self) -> &BudgetSpan {
         &self.current
     }
@@ -49,7 +66,7 @@ impl Budget {
             return &mut self.current;
         }
         if at >= self.current.span.end {
-            self.move_on(period.span(at, zone));
+            self.move_on(period.span(at, zone), at);
             return &mut self.current;
         }
         // A request that was admitted just before midnight, or a clock that was set back.
@@ -73,8 +90,8 @@ impl Budget {
     }
 
     /// Whether a period that has not been looked at yet will start at zero.
-    fn starts_at_zero(&self, span: Span) -> bool {
-        span.start >= self.current.span.end && span.start >= self.first_seen
+    fn starts_at_zero(&self, span: Span, at: DateTime<Utc>) -> bool {
+        span.start >= self.current.span.end && span.start >= self.first_seen && at < kept_until(self.current.span)
     }
 
     /// The period that starts at `start`, if it is still remembered.
@@ -87,9 +104,9 @@ impl Budget {
 
     /// Counting has begun: what was settled before is in the ledger up to the entry that `last_settled` names, and only a
     /// base that contains it opens this period. Answers the mark that is waited for; `None` where a base is known.
-    pub(crate) fn begin(&mut self, span: Span, last_settled: impl FnOnce() -> u64) -> Option<u64> {
+    pub(crate) fn begin(&mut self, span: Span, last_settled: impl FnOnce() -> u64, at: DateTime<Utc>) -> Option<u64> {
         if span.start >= self.current.span.end {
-            self.move_on(span);
+            self.move_on(span, at);
         }
         let found = self.span_starting(span.start)?;
         match found.base {
@@ -99,9 +116,9 @@ impl Budget {
     }
 
     /// Sets what the ledger says. False where the period is over, or where more was known before.
-    pub(crate) fn set_base(&mut self, span: Span, base: BudgetBase) -> bool {
+    pub(crate) fn set_base(&mut self, span: Span, base: BudgetBase, at: DateTime<Utc>) -> bool {
         if span.start >= self.current.span.end {
-            self.move_on(span);
+            self.move_on(span, at);
         }
         let is_set = self.span_starting(span.start).is_some_and(|found| found.set_base(base));
         if is_set && self.current.span.start == span.start {
@@ -130,8 +147,8 @@ impl Budget {
     }
 
     /// Whether the period that starts at `span.start` needs no base any more.
-    pub(crate) fn has_base(&mut self, span: Span) -> bool {
-        if self.starts_at_zero(span) {
+    pub(crate) fn has_base(&mut self, span: Span, at: DateTime<Utc>) -> bool {
+        if self.starts_at_zero(span, at) {
             return true;
         }
         let is_counted = self.uncounted_since.is_none();
@@ -158,8 +175,8 @@ impl Budget {
         is_held(&self.current) || self.previous.as_ref().is_some_and(is_held)
     }
 
-    fn move_on(&mut self, span: Span) {
-        let base = self.starts_at_zero(span).then_some(BudgetBase::ZERO);
+    fn move_on(&mut self, span: Span, at: DateTime<Utc>) {
+        let base = self.starts_at_zero(span, at).then_some(BudgetBase::ZERO);
         let ended = std::mem::replace(&mut self.current, BudgetSpan::new(span, base));
         self.previous = Some(ended);
         self.uncounted_since = None;
@@ -182,6 +199,16 @@ pub(crate) struct BudgetSpan {
 }
 
 impl BudgetSpan {
+    /// What another place has counted.
+    fn counted(span: Span, base: Option<i64>, since: u64, held: u64) -> Self {
+        Self {
+            base: base.map(|spent| BudgetBase { spent, mark: 0 }),
+            unjournalled: u128::from(since),
+            holds: Members::counted(held),
+            ..Self::new(span, None)
+        }
+    }
+
     fn new(span: Span, base: Option<BudgetBase>) -> Self {
         Self {
             span,

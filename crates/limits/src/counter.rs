@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use domain::estimate::Amounts;
-use domain::ids::RequestId;
+use domain::ids::{LimitId, RequestId, TenantId};
 use domain::limits::{Dimension, Limit, Scope, Slot};
 use domain::periods::Span;
 use domain::priority::Priority;
@@ -10,16 +10,12 @@ use domain::readings::Reading;
 
 use crate::admission::amount_of;
 use crate::bucket::Bucket;
-use crate::budget::{Budget, BudgetSpan};
+use crate::budget::{Budget, BudgetSpan, kept_until};
 use crate::hold::Request;
 use crate::members::Members;
 use crate::reading::{self, Usage};
 use crate::window::Window;
 use crate::{BudgetKey, Now, Settings};
-
-/// How long after its period a budget's counter is kept at most, so that scopes in use move on to the next period
-/// without a rebuild.
-const BUDGET_KEPT_AFTER_PERIOD: chrono::Duration = chrono::Duration::days(1);
 
 /// Counts for every limit that fills the slot, whatever its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +23,8 @@ pub(crate) struct Counter {
     /// Names it on holds; unique within its node.
     pub(crate) serial: u64,
     pub(crate) slot: Slot,
+    /// Of a budget: the limit it was last met under, and the tenant of a key's.
+    met_under: Option<(LimitId, Option<TenantId>)>,
     /// Holds that will come back here.
     open: u32,
     used_ms: u64,
@@ -71,10 +69,23 @@ impl Counter {
         Some(Self {
             serial,
             slot: limit.slot(),
+            met_under: None,
             open: 0,
             used_ms: now.monotonic_ms,
             kind,
         })
+    }
+
+    /// What another place has counted for the limit's slot.
+    pub(crate) fn counted(serial: u64, limit: &Limit, kind: Kind, now: Now) -> Self {
+        Self {
+            serial,
+            slot: limit.slot(),
+            met_under: None,
+            open: 0,
+            used_ms: now.monotonic_ms,
+            kind,
+        }
     }
 
     /// A budget's counter before its limit was met; `None` where the key names no budget.
@@ -82,10 +93,18 @@ impl Counter {
         key.dimension.is_budget().then(|| Self {
             serial,
             slot: key.slot(),
+            met_under: Some((key.limit_id, key.tenant)),
             open: 0,
             used_ms: now.monotonic_ms,
             kind: Kind::Budget(Box::new(Budget::new(key.span, now.wall))),
         })
+    }
+
+    /// A request meets it under this limit.
+    pub(crate) fn meet(&mut self, limit: &Limit, tenant: Option<TenantId>) {
+        if matches!(self.kind, Kind::Budget(_)) {
+            self.met_under = Some((limit.id, tenant));
+        }
     }
 
     /// Whether it counts for this limit. Compares with [`Limit::slot`] without building one.
@@ -280,11 +299,7 @@ impl Counter {
             Kind::Requests(_) => has_refilled,
             Kind::Tokens { bucket, .. } => has_refilled && bucket.is_full_by(now.monotonic_ms),
             Kind::Concurrency(members) => members.is_empty(),
-            Kind::Budget(budget) => {
-                let span = budget.current().span;
-                let kept = (span.end - span.start).min(BUDGET_KEPT_AFTER_PERIOD);
-                !budget.has_holds() && now.wall >= span.end + kept
-            }
+            Kind::Budget(budget) => !budget.has_holds() && now.wall >= kept_until(budget.current().span),
         }
     }
 
@@ -316,7 +331,7 @@ impl Counter {
                 let empty_in_ms = window.wait_ms(0, now.monotonic_ms);
                 reading.reset_ms = bucket.full_in_ms().map(|full_in_ms| full_in_ms.max(empty_in_ms));
             }
-            Kind::Concurrency(members) => reading.reset_ms = members.is_empty().then_some(0),
+            Kind::Concurrency(members) => reading.reset_ms = members.is_free().then_some(0),
             Kind::Budget(budget) => {
                 let span = budget.find_span(now.wall);
                 reading.is_known = budget.is_open(now.wall);
@@ -328,11 +343,15 @@ impl Counter {
 
     /// The budget's key for the period of `at`, where it is a budget that knows that period.
     pub(crate) fn budget_key_at(&self, scope: &Scope, at: DateTime<Utc>) -> Option<BudgetKey> {
-        let (Kind::Budget(budget), Some(period)) = (&self.kind, self.slot.period) else {
+        let (Kind::Budget(budget), Some(period), Some((limit_id, tenant))) =
+            (&self.kind, self.slot.period, self.met_under)
+        else {
             return None;
         };
         Some(BudgetKey {
             scope: scope.clone(),
+            limit_id,
+            tenant,
             dimension: self.slot.dimension,
             period,
             model: self.slot.model.clone(),

@@ -1,15 +1,14 @@
 //! Why a request was not admitted, and until when.
 
-use std::fmt::Write as _;
-
 use domain::ids::LimitId;
 use domain::ledger::ScopeCheck;
 use domain::limits::{Dimension, Gate, Limit, Scope};
 use domain::refusals::RefusalCode;
 
 use crate::decide::Refusal;
+use crate::names;
 use crate::node::{Check, Level};
-use crate::{Admission, BudgetKey, Now, ScopeLimits, Tightest};
+use crate::{Admission, BudgetKey, Now, Tightest};
 
 /// The refusal worth telling. Where several limits refuse: the first in the order of the tree that time does not heal
 /// (too large, exhausted); else the first closed budget; else the first gate that does not let wait; else the one with
@@ -80,7 +79,7 @@ impl Candidate {
             code: refusal.code,
             dimension: limit.dimension,
             limit_id: limit.id,
-            limit_key: limit_key(&scope, limit, admission.scopes),
+            limit_key: names::limit_key(&scope, &limit.slot(), &names::tag(&scope, level.of.tenant)),
             limit_value: limit.value,
             utilisation_percent: level.utilisation_percent(check, now),
             retry_after_ms: refusal.retry_after_ms,
@@ -128,36 +127,3 @@ pub(crate) fn with_tree(candidate: Candidate, tree: &[Level<'_>], now: Now) -> B
     denial.tightest = Tightest::of(tree, now);
     Box::new(denial)
 }
-
-/// `rate_limit:{<tag>}:<scope>:<identifier>:<dimension>[:<window>|:<period>][:<model>][:priority:<priority>]`. The tag
-/// keeps a tenant's counters together in a cluster.
-pub(crate) fn limit_key(scope: &Scope, limit: &Limit, scopes: &[ScopeLimits]) -> String {
-    let tenant = match scope {
-        Scope::Tenant(tenant) | Scope::User(tenant, _) => Some(*tenant),
-        Scope::Key(_) => scopes.iter().find_map(|node| match node.scope {
-            Scope::Tenant(tenant) => Some(tenant),
-            _ => None,
-        }),
-        _ => None,
-    };
-    let tag = tenant.map_or_else(|| scope.to_string(), |tenant| tenant.to_string());
-    let mut key = format!("rate_limit:{{{tag}}}:{scope}:{}", limit.dimension);
-    let slot = limit.slot();
-    // Writing to a string cannot fail.
-    if let Some(seconds) = slot.window_seconds {
-        let _ = write!(key, ":{seconds}");
-    }
-    if let Some(period) = slot.period {
-        let _ = write!(key, ":{period}");
-    }
-    if let Some(model) = slot.model {
-        let _ = write!(key, ":{model}");
-    }
-    if let Some(priority) = slot.priority {
-        let _ = write!(key, ":priority:{priority}");
-    }
-    key
-}
-
-#[cfg(test)]
-mod tests;

@@ -76,10 +76,7 @@ pub(crate) fn rehearsed(dimension: Dimension, value: u64) -> Limit {
 }
 
 pub(crate) fn on(scope: Scope, limits: impl Into<Arc<[Limit]>>) -> ScopeLimits {
-    ScopeLimits {
-        scope,
-        limits: limits.into(),
-    }
+    ScopeLimits::new(scope, limits.into())
 }
 
 pub(crate) fn amounts(input_tokens: u64, output_tokens: u64, cost: i64) -> Amounts {
@@ -138,21 +135,13 @@ impl World {
     }
 
     pub(crate) fn budget_keys(&self) -> Vec<BudgetKey> {
-        let of = |scope: &Scope, limit: &Limit| BudgetKey {
-            scope: scope.clone(),
-            dimension: limit.dimension,
-            period: limit.period,
-            model: limit.model.clone(),
-            priority: limit.priority,
-            span: limit.period.span(self.now.wall, Tz::UTC),
-        };
         let upstreams = self.upstreams.iter().map(|candidate| &candidate.scope);
         self.scopes
             .iter()
             .chain(upstreams)
             .flat_map(|node| {
                 let budgets = node.limits.iter().filter(|limit| limit.dimension.is_budget());
-                budgets.map(|limit| of(&node.scope, limit))
+                budgets.map(|limit| BudgetKey::of(node, limit, self.now.wall, Tz::UTC))
             })
             .collect()
     }

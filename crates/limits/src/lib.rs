@@ -52,10 +52,13 @@ mod hold;
 mod limits;
 mod members;
 mod memory;
+mod names;
 mod node;
 mod reading;
+mod redis;
 mod window;
 
+pub use crate::redis::{RedisSettings, RedisSettingsError};
 pub use admission::{Admission, BudgetBase, BudgetKey, BudgetState, Now, ScopeLimits, Settings, UpstreamCandidate};
 pub use denial::Denial;
 pub use hold::Hold;

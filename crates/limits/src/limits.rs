@@ -67,8 +67,8 @@ impl Limits {
     }
 
     /// Whether this budget needs no base for this period: it has one, and no request has passed by it since.
-    pub async fn has_budget(&self, key: &BudgetKey) -> bool {
-        self.memory.has_budget(key)
+    pub async fn has_budget(&self, key: &BudgetKey, now: Now) -> bool {
+        self.memory.has_budget(key, now)
     }
 
     /// Every budget whose period has not ended, for reading its base again.

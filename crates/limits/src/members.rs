@@ -20,6 +20,14 @@ pub(crate) struct Members {
 }
 
 impl Members {
+    /// What another place has counted: a sum without its members.
+    pub(crate) fn counted(total: u64) -> Self {
+        Self {
+            total: u128::from(total),
+            ..Self::default()
+        }
+    }
+
     /// Drops those whose lease ended `grace_ms` ago or earlier.
     pub(crate) fn drop_expired(&mut self, grace_ms: u64, now_ms: u64) {
         if self.by_id.is_empty() || now_ms < self.earliest_ms.saturating_add(grace_ms) {
@@ -61,6 +69,10 @@ impl Members {
 
     pub(crate) fn total(&self) -> u128 {
         self.total
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.total == 0
     }
 
     pub(crate) fn is_empty(&self) -> bool {

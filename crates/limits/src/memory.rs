@@ -275,20 +275,20 @@ impl Memory {
         let node = self.node(&key.scope);
         let mut node = node.lock();
         node.budget_or_add(key, now)
-            .is_some_and(|budget| budget.set_base(key.span, base))
+            .is_some_and(|budget| budget.set_base(key.span, base, now.wall))
     }
 
     pub(crate) fn begin_budget(&self, key: &BudgetKey, last_settled: impl FnOnce() -> u64, now: Now) -> Option<u64> {
         let node = self.node(&key.scope);
         let mut node = node.lock();
-        node.budget_or_add(key, now)?.begin(key.span, last_settled)
+        node.budget_or_add(key, now)?.begin(key.span, last_settled, now.wall)
     }
 
-    pub(crate) fn has_budget(&self, key: &BudgetKey) -> bool {
+    pub(crate) fn has_budget(&self, key: &BudgetKey, now: Now) -> bool {
         self.find_node(&key.scope).is_some_and(|node| {
             node.lock()
                 .find_budget(key)
-                .is_some_and(|budget| budget.has_base(key.span))
+                .is_some_and(|budget| budget.has_base(key.span, now.wall))
         })
     }
 

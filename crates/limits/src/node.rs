@@ -42,6 +42,12 @@ impl Node {
         Some(self.counters.len() - 1)
     }
 
+    /// A counter that another place has counted.
+    pub(crate) fn add(&mut self, limit: &Limit, kind: Kind, now: Now) {
+        self.counters.push(Counter::counted(self.next_serial, limit, kind, now));
+        self.next_serial += 1;
+    }
+
     pub(crate) fn by_serial(&mut self, serial: u64) -> Option<&mut Counter> {
         self.counters.iter_mut().find(|counter| counter.serial == serial)
     }
@@ -164,6 +170,7 @@ impl<'a> Level<'a> {
             let counter = node.find_or_add(limit, || limit.period.span(now.wall, zone), now);
             if let Some(counter) = counter {
                 node.counters[counter].advance(limit, settings, zone, now);
+                node.counters[counter].meet(limit, of.tenant);
             }
             let counted = counter.map(|counter| &node.counters[counter]);
             let answer = check(limit, counted, need, admission.priority, now);

@@ -3,7 +3,13 @@
 /// Cells of a window. One more is kept: a cell counts until its end has left the window, so the sum is never below the
 /// true use of any window, and room returns at most one cell late.
 pub(crate) const CELLS: u64 = 20;
-const RING: u64 = CELLS + 1;
+/// Cells that are kept.
+pub(crate) const RING: u64 = CELLS + 1;
+
+/// How long one cell is, in milliseconds.
+pub(crate) fn cell_ms(window_seconds: u32) -> u64 {
+    (u64::from(window_seconds) * 1_000 / CELLS).max(1)
+}
 
 /// Amounts by the time they were counted. `advance` before reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,12 +22,22 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn new(window_seconds: u32, now_ms: u64) -> Self {
-        let cell_ms = (u64::from(window_seconds) * 1_000 / CELLS).max(1);
+        let cell_ms = cell_ms(window_seconds);
         Self {
             cell_ms,
             newest: now_ms / cell_ms,
             cells: [0; RING as usize],
             total: 0,
+        }
+    }
+
+    /// What another place has counted: each cell at its number modulo [`RING`].
+    pub(crate) fn counted(window_seconds: u32, newest: u64, cells: [u64; RING as usize]) -> Self {
+        Self {
+            cell_ms: cell_ms(window_seconds),
+            newest,
+            total: cells.iter().map(|&cell| u128::from(cell)).sum(),
+            cells,
         }
     }
 

@@ -12,7 +12,7 @@ fn november() -> Span {
 /// A budget with a base of zero in November.
 fn budget() -> Budget {
     let mut budget = Budget::new(november(), at("2026-11-29T12:00:00Z"));
-    assert!(budget.set_base(november(), BudgetBase::ZERO));
+    assert!(budget.set_base(november(), BudgetBase::ZERO, at("2026-11-29T12:00:00Z")));
     budget
 }
 
@@ -27,7 +27,11 @@ fn a_base_drops_what_it_contains_and_keeps_the_rest() {
         budget.current.settle(amount, Some(seq));
     }
     assert_eq!(spent(&budget), 100);
-    assert!(budget.set_base(november(), BudgetBase { spent: 60, mark: 3 }));
+    assert!(budget.set_base(
+        november(),
+        BudgetBase { spent: 60, mark: 3 },
+        at("2026-11-29T12:00:00Z")
+    ));
     assert_eq!(spent(&budget), 100);
     budget.current.settle(20, Some(2));
     assert_eq!(
@@ -41,10 +45,18 @@ fn a_base_drops_what_it_contains_and_keeps_the_rest() {
 fn drift_does_not_outlive_the_next_reading() {
     let mut budget = budget();
     budget.current.settle(999, Some(1));
-    assert!(budget.set_base(november(), BudgetBase { spent: 10, mark: 1 }));
+    assert!(budget.set_base(
+        november(),
+        BudgetBase { spent: 10, mark: 1 },
+        at("2026-11-29T12:00:00Z")
+    ));
     assert_eq!(spent(&budget), 10);
     // A credit was booked: the same mark, another sum.
-    assert!(budget.set_base(november(), BudgetBase { spent: -5, mark: 1 }));
+    assert!(budget.set_base(
+        november(),
+        BudgetBase { spent: -5, mark: 1 },
+        at("2026-11-29T12:00:00Z")
+    ));
     assert_eq!(spent(&budget), -5);
 }
 
@@ -53,8 +65,16 @@ fn a_reading_that_arrives_late_is_turned_away() {
     let mut budget = budget();
     budget.current.settle(10, Some(1));
     budget.current.settle(20, Some(2));
-    assert!(budget.set_base(november(), BudgetBase { spent: 30, mark: 2 }));
-    assert!(!budget.set_base(november(), BudgetBase { spent: 10, mark: 1 }));
+    assert!(budget.set_base(
+        november(),
+        BudgetBase { spent: 30, mark: 2 },
+        at("2026-11-29T12:00:00Z")
+    ));
+    assert!(!budget.set_base(
+        november(),
+        BudgetBase { spent: 10, mark: 1 },
+        at("2026-11-29T12:00:00Z")
+    ));
     assert_eq!(spent(&budget), 30);
 }
 
@@ -62,7 +82,11 @@ fn a_reading_that_arrives_late_is_turned_away() {
 fn a_settlement_without_an_entry_stays_until_the_period_ends() {
     let mut budget = budget();
     budget.current.settle(10, None);
-    assert!(budget.set_base(november(), BudgetBase { spent: 7, mark: 100 }));
+    assert!(budget.set_base(
+        november(),
+        BudgetBase { spent: 7, mark: 100 },
+        at("2026-11-29T12:00:00Z")
+    ));
     assert_eq!(spent(&budget), 17);
 }
 
@@ -115,7 +139,7 @@ proptest! {
             let complete = (1..).take_while(|seq| ledger.contains_key(seq)).last().unwrap_or(0);
             mark = (mark + step).min(complete).max(mark);
             let base: u64 = ledger.range(..=mark).map(|(_, amount)| amount).sum();
-            budget.set_base(november(), BudgetBase { spent: i64::try_from(base).unwrap(), mark });
+            budget.set_base(november(), BudgetBase { spent: i64::try_from(base).unwrap(), mark }, at("2026-11-29T12:00:00Z"));
             prop_assert_eq!(spent(&budget), i128::from(ledger.values().sum::<u64>()));
         }
     }
@@ -139,6 +163,7 @@ fn a_long_absence_of_the_ledger_costs_bounded_memory_and_never_forgets_spend() {
                 spent: spent_by_then,
                 mark,
             },
+            at("2026-11-29T12:00:00Z"),
         );
         assert!(spent(&budget) >= i128::from(entries), "mark {mark}");
     }
@@ -148,6 +173,7 @@ fn a_long_absence_of_the_ledger_costs_bounded_memory_and_never_forgets_spend() {
             spent: entries.cast_signed(),
             mark: entries,
         },
+        at("2026-11-29T12:00:00Z"),
     );
     assert_eq!(spent(&budget), i128::from(entries));
 }

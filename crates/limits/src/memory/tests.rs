@@ -499,14 +499,17 @@ fn a_late_settlement_stays_in_the_period_it_was_admitted_in() {
     let november = world.budget_keys().remove(0);
     world.pass(2_000);
     let december = world.budget_keys().remove(0);
-    assert!(ready(world.limits.has_budget(&december)), "it began under our eyes");
+    assert!(
+        ready(world.limits.has_budget(&december, world.now)),
+        "it began under our eyes"
+    );
     let other = world.admit().expect("a new month, without a rebuild");
     assert_eq!(world.first(), (0, 10));
     world.settle(hold, amounts(100, 100, 10), 1);
     assert_eq!(world.first(), (0, 10));
     world.settle(other, amounts(100, 100, 4), 2);
     assert_eq!(world.first(), (4, 0));
-    assert!(ready(world.limits.has_budget(&november)));
+    assert!(ready(world.limits.has_budget(&november, world.now)));
 }
 
 #[test]
@@ -516,7 +519,7 @@ fn a_budget_without_a_base_is_closed_and_listed() {
     assert_eq!(denial.code, RefusalCode::BudgetUnknown);
     let keys = world.budget_keys();
     assert_eq!(denial.unknown_budgets, keys);
-    assert!(!ready(world.limits.has_budget(&keys[0])));
+    assert!(!ready(world.limits.has_budget(&keys[0], world.now)));
     assert!(!world.peek()[0].is_known);
     let listed = ready(world.limits.budgets(world.now));
     assert_eq!(listed.len(), 1);
@@ -534,18 +537,18 @@ fn a_budget_whose_limit_was_away_is_closed_until_it_is_read_again() {
     let budget = vec![on(tenant(1), vec![limit(Dimension::BudgetCost, 25)])];
     let mut world = World::with_budgets(budget.clone());
     let budget_key = world.budget_keys().remove(0);
-    assert!(ready(world.limits.has_budget(&budget_key)));
+    assert!(ready(world.limits.has_budget(&budget_key, world.now)));
     world.scopes = vec![on(tenant(1), vec![])];
     let uncounted = world.admit().expect("no limit");
     world.settle(uncounted, amounts(1, 1, 25), 1);
     world.pass(10_001);
     world.scopes = budget;
-    assert!(!ready(world.limits.has_budget(&budget_key)));
+    assert!(!ready(world.limits.has_budget(&budget_key, world.now)));
     let denial = world.refused();
     assert_eq!(denial.code, RefusalCode::BudgetUnknown);
     assert_eq!(denial.unknown_budgets, std::slice::from_ref(&budget_key));
     world.set_budgets(25, 1);
-    assert!(ready(world.limits.has_budget(&budget_key)));
+    assert!(ready(world.limits.has_budget(&budget_key, world.now)));
     assert_eq!(world.refused().code, RefusalCode::BudgetExhausted);
 }
 
