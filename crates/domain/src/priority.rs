@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::money::Nanos;
+
 /// From least to most urgent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -41,6 +43,58 @@ impl Priority {
     }
 }
 
+/// What happened at one priority.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtPriority {
+    /// Requests that ran.
+    pub requests: u64,
+    /// What they cost, adjustments included.
+    pub charged: Nanos,
+    /// Requests that a gate held back and that were refused for it.
+    pub gated: u64,
+}
+
+/// What happened at each priority: whether traffic is divided among them, or everything is urgent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic([AtPriority; 4]);
+
+impl Traffic {
+    /// What happened at this one.
+    pub fn at(&self, priority: Priority) -> &AtPriority {
+        &self.0[priority as usize]
+    }
+
+    /// The same, to be filled in.
+    pub fn at_mut(&mut self, priority: Priority) -> &mut AtPriority {
+        &mut self.0[priority as usize]
+    }
+
+    /// Requests that ran.
+    pub fn requests(&self) -> u64 {
+        self.0.iter().map(|at| at.requests).sum()
+    }
+
+    /// What they cost.
+    pub fn charged(&self) -> Nanos {
+        self.0.iter().map(|at| at.charged).sum()
+    }
+
+    /// Requests that gates held back.
+    pub fn gated(&self) -> u64 {
+        self.0.iter().map(|at| at.gated).sum()
+    }
+
+    /// Requests that ran at `high` or `critical`: those that no gate holds back.
+    pub fn urgent(&self) -> u64 {
+        self.at(Priority::High).requests + self.at(Priority::Critical).requests
+    }
+
+    /// Whether more than half was urgent: then priorities divide little, and gates hold back the few that are modest.
+    pub fn is_mostly_urgent(&self) -> bool {
+        self.urgent() > self.requests() / 2
+    }
+}
+
 impl fmt::Display for Priority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -62,3 +116,6 @@ impl FromStr for Priority {
             .ok_or(UnknownPriority)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -615,7 +615,8 @@ fn days(span: Span, zone: Tz) -> Vec<(DateTime<Utc>, DayTotals)> {
     days
 }
 
-async fn read_completeness(
+/// How complete sums over `span` are, inside the caller's snapshot.
+pub(crate) async fn read_completeness(
     connection: &mut PgConnection,
     span: Span,
     now: DateTime<Utc>,
