@@ -136,7 +136,7 @@ impl From<ControlError> for PageError {
         match &error {
             ControlError::Forbidden => Self::Forbidden,
             ControlError::NotFound { .. } | ControlError::LinkEnded => Self::NotFound,
-            ControlError::Unavailable(_) | ControlError::Busy => {
+            ControlError::Unavailable(_) | ControlError::Busy | ControlError::Live(_) => {
                 tracing::warn!(
                     error = &error as &dyn Error,
                     "an operation of the console had to be given up"

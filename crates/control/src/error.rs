@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use store::StoreError;
 
+use crate::live::LiveError;
+
 /// What is wrong with one field of a form, in words for the person who filled it in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
@@ -57,6 +59,9 @@ pub enum ControlError {
     /// Too many people sign in or choose passwords at this moment; repeating helps.
     #[error("too many sign-ins at this moment; try again in a few seconds")]
     Busy,
+    /// No gateway can say what is counted now; repeating may help.
+    #[error("there are no live figures")]
+    Live(#[source] LiveError),
     /// A fault of the program or of the database; its chain belongs in the log.
     #[error("something went wrong; nothing was changed")]
     Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -90,6 +95,12 @@ const CONSTRAINTS: [(&str, &str, &str); 6] = [
         "there is a limit for this already; change that one",
     ),
 ];
+
+impl From<LiveError> for ControlError {
+    fn from(error: LiveError) -> Self {
+        Self::Live(error)
+    }
+}
 
 impl From<StoreError> for ControlError {
     fn from(error: StoreError) -> Self {

@@ -8,16 +8,19 @@
 pub mod actor;
 pub mod audit;
 pub mod error;
+pub mod explain;
 pub mod fields;
 pub mod keys;
 pub mod ledger;
 pub mod limits;
+pub mod live;
 pub mod models;
 pub mod oversubscription;
 mod passwords;
 pub mod people;
 pub mod plans;
 pub mod prices;
+pub mod quota_tree;
 pub mod reports;
 pub mod rows;
 pub mod sessions;
@@ -39,6 +42,7 @@ pub use actor::Actor;
 pub use error::{ControlError, FieldError};
 pub use store::random::SystemRandom;
 
+use live::{LiveCounters, NoGateway};
 use passwords::Passwords;
 
 /// The door to everything that operators configure. Cheap to clone.
@@ -48,6 +52,7 @@ pub struct Control {
     secret_key: SecretKey,
     random: Arc<dyn Random>,
     passwords: Passwords,
+    live: Arc<dyn LiveCounters>,
 }
 
 impl Control {
@@ -58,7 +63,13 @@ impl Control {
             secret_key,
             random,
             passwords: Passwords::default(),
+            live: Arc::new(NoGateway),
         }
+    }
+
+    /// The same with live figures from here. Without them the quota tree and explanations say that there are none.
+    pub fn with_live(self, live: Arc<dyn LiveCounters>) -> Self {
+        Self { live, ..self }
     }
 
     /// Whether Postgres answers now.

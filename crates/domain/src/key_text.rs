@@ -106,6 +106,12 @@ pub fn masked(public_id: &str) -> String {
     format!("{PREFIX}{public_id}-…")
 }
 
+/// The public id in a key's text, whether it is shown masked, cut off or whole.
+pub fn shown_public_id(text: &str) -> Option<&str> {
+    let public_id = text.strip_prefix(PREFIX)?.split('-').next()?;
+    (!public_id.is_empty()).then_some(public_id)
+}
+
 /// Two random bytes a letter: the bias of taking them modulo 62 is below one in a thousand.
 fn letters(random: &[u8], alphabet: &[u8]) -> String {
     random

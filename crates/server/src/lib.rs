@@ -8,6 +8,7 @@ pub mod demo;
 pub mod embedded_postgres;
 pub mod health;
 pub mod listener;
+mod live;
 pub mod logging;
 pub mod operator;
 pub mod serve;

@@ -40,6 +40,7 @@ use crate::data_dir::DataDir;
 use crate::embedded_postgres::EmbeddedPostgres;
 use crate::health;
 use crate::listener::{ADMIN_CONNECTIONS_MAX, Closing, DoorSettings, IDLE_MS, connections_max, listen, serve};
+use crate::live::GatewayFigures;
 
 /// How long a first start waits for Postgres.
 const DATABASE_WAIT: Duration = Duration::from_secs(30);
@@ -190,11 +191,8 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         after_admission: settings.after_admission,
     });
     gateway.start_policy().await;
-    let control = Arc::new(Control::new(
-        store.clone(),
-        SecretKey::clone(&secret_key),
-        Arc::clone(&random),
-    ));
+    let control = Control::new(store.clone(), SecretKey::clone(&secret_key), Arc::clone(&random));
+    let control = Arc::new(control.with_live(Arc::new(GatewayFigures(Arc::clone(&gateway)))));
 
     // What runs beside the requests.
     let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());

@@ -59,7 +59,7 @@ pub struct KeyFilter {
     pub owner_id: Option<PersonId>,
     /// Revoked ones too.
     pub includes_revoked: bool,
-    /// Only those with this in their name or their owner's, without regard to case, or in their public id.
+    /// Only those with this in their name, their owner's or their tenant's, without regard to case, or in their public id.
     pub containing: Option<String>,
     /// Only those issued before this one: the page after the one that ended with it.
     pub before: Option<(DateTime<Utc>, KeyId)>,
@@ -122,6 +122,7 @@ impl Store {
                and ($7::text is null
                     or strpos(lower(keys.name), lower($7)) > 0
                     or strpos(lower(people.name), lower($7)) > 0
+                    or strpos(lower(tenants.name), lower($7)) > 0
                     or strpos(public_id, $7) > 0)
              order by keys.created_at desc, keys.id desc
              limit $6",

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{KEY_RANDOM_BYTES, KeyText, MalformedKey};
+use super::{KEY_RANDOM_BYTES, KeyText, MalformedKey, PREFIX, masked, shown_public_id};
 
 fn key(seed: u8) -> KeyText {
     KeyText::generate(&std::array::from_fn::<u8, KEY_RANDOM_BYTES, _>(|i| {
@@ -42,4 +42,15 @@ proptest! {
     fn any_text_is_parsed_without_panic(text in ".{0,90}") {
         let _ = KeyText::parse(&text);
     }
+}
+
+#[test]
+fn the_public_id_is_found_however_a_key_is_shown() {
+    let key = key(7);
+    for text in [key.reveal(), &masked(key.public_id()), &masked(key.public_id())[..14]] {
+        let found = shown_public_id(text).expect("a public id");
+        assert!(key.public_id().starts_with(found), "{found} in {text}");
+    }
+    assert_eq!(shown_public_id("search-frontend"), None);
+    assert_eq!(shown_public_id(PREFIX), None);
 }
