@@ -22,6 +22,9 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/tenants") view=pages::tenants::list ssr=SsrMode::Async />
                 <Route path=path!("/tenants/new") view=pages::tenants::new ssr=SsrMode::Async />
                 <Route path=path!("/tenants/:id") view=pages::tenants::edit ssr=SsrMode::Async />
+                <Route path=path!("/plans") view=pages::plans::list ssr=SsrMode::Async />
+                <Route path=path!("/plans/new") view=pages::plans::new ssr=SsrMode::Async />
+                <Route path=path!("/plans/:id") view=pages::plans::edit ssr=SsrMode::Async />
                 <Route path=path!("/keys") view=pages::keys::list ssr=SsrMode::Async />
                 <Route path=path!("/keys/new") view=pages::keys::new ssr=SsrMode::Async />
                 <Route path=path!("/keys/issued") view=pages::keys::issued ssr=SsrMode::Async />
@@ -34,6 +37,7 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/upstreams/new") view=pages::upstreams::new ssr=SsrMode::Async />
                 <Route path=path!("/upstreams/:id") view=pages::upstreams::edit ssr=SsrMode::Async />
                 <Route path=path!("/limits") view=pages::limits::edit ssr=SsrMode::Async />
+                <Route path=path!("/limits/edit") view=pages::limits::one::edit ssr=SsrMode::Async />
                 <Route path=path!("/ledger") view=pages::ledger::list ssr=SsrMode::Async />
                 <Route path=path!("/ledger/:id") view=pages::ledger::entry ssr=SsrMode::Async />
                 <Route path=path!("/reports") view=pages::reports::view ssr=SsrMode::Async />
@@ -41,6 +45,7 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/people/new") view=pages::people::new ssr=SsrMode::Async />
                 <Route path=path!("/people/link") view=pages::people::link ssr=SsrMode::Async />
                 <Route path=path!("/connect") view=pages::connect::view ssr=SsrMode::Async />
+                <Route path=path!("/settings") view=pages::settings::view ssr=SsrMode::Async />
                 <Route path=path!("/status") view=pages::status::view ssr=SsrMode::Async />
             </FlatRoutes>
         </Router>

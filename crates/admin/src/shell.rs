@@ -157,6 +157,7 @@ fn brand() -> AnyView {
 enum Place {
     Overview,
     Tenants,
+    Plans,
     Keys,
     Models,
     Upstreams,
@@ -164,13 +165,15 @@ enum Place {
     Reports,
     People,
     Connect,
+    Settings,
     Status,
 }
 
 impl Place {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::Overview,
         Self::Tenants,
+        Self::Plans,
         Self::Keys,
         Self::Models,
         Self::Upstreams,
@@ -178,6 +181,7 @@ impl Place {
         Self::Reports,
         Self::People,
         Self::Connect,
+        Self::Settings,
         Self::Status,
     ];
 
@@ -185,6 +189,7 @@ impl Place {
         match self {
             Self::Overview => "/",
             Self::Tenants => "/tenants",
+            Self::Plans => "/plans",
             Self::Keys => "/keys",
             Self::Models => "/models",
             Self::Upstreams => "/upstreams",
@@ -192,6 +197,7 @@ impl Place {
             Self::Reports => "/reports",
             Self::People => "/people",
             Self::Connect => "/connect",
+            Self::Settings => "/settings",
             Self::Status => "/status",
         }
     }
@@ -202,6 +208,7 @@ impl Place {
             Self::Overview => "Overview",
             Self::Tenants if visitor.is_manager() => "My tenant",
             Self::Tenants => "Tenants",
+            Self::Plans => "Plans",
             Self::Keys if visitor.is_member() => "My keys",
             Self::Keys => "Keys",
             Self::Models => "Models and prices",
@@ -211,6 +218,7 @@ impl Place {
             Self::Reports => "Reports",
             Self::People => "People",
             Self::Connect => "How to connect",
+            Self::Settings => "Settings",
             Self::Status => "Status",
         }
     }
@@ -220,7 +228,7 @@ impl Place {
         match self {
             Self::Overview | Self::Keys | Self::Ledger | Self::Connect => true,
             Self::Tenants | Self::Reports | Self::People => !visitor.is_member(),
-            Self::Models | Self::Upstreams | Self::Status => visitor.sees_everything(),
+            Self::Plans | Self::Models | Self::Upstreams | Self::Settings | Self::Status => visitor.sees_everything(),
         }
     }
 

@@ -36,6 +36,12 @@ impl Control {
         })
     }
 
+    /// The same as a page of its own, for those who see everything.
+    pub async fn settings_for(&self, actor: &Actor) -> Result<SettingsView, ControlError> {
+        actor.require_everything()?;
+        self.settings().await
+    }
+
     /// Decides what happens to requests for models without a price. Fields as of a price's rates.
     pub async fn set_unpriced(
         &self,

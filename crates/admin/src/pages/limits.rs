@@ -1,9 +1,15 @@
-//! The plain limits of a node or class: one field per dimension, empty for none.
+//! The limits of a node or class: the plain ones in one form, all of them in a table, and proposals for those that are
+//! missing.
+
+pub mod one;
+mod proposals;
+mod subject;
+mod words;
 
 use control::fields::Fields;
-use control::limits::{NodeLimitsText, NodeLimitsView, field_of, is_plain};
+use control::limits::{NodeLimitsText, NodeLimitsView, field_of};
+use control::oversubscription::Oversubscription;
 use domain::limits::{Class, Dimension, Limit, Scope, Target};
-use domain::money::Nanos;
 use domain::priority::Priority;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
@@ -11,12 +17,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::PageError;
 use crate::form::{Field, Filled};
-use crate::format::{self, Format};
+use crate::format::Format;
 use crate::page::{self, Page};
 use crate::shell;
-use crate::submit::{Done, Refused, parsed_id, submit};
-use crate::table::{self, figures, words};
+use crate::submit::{Done, Refused, parsed_id, press, submit};
+use crate::table::{self, Tone, badge, figures, words as texts};
 use crate::visit::{Visit, Visitor, address};
+
+pub use words::{dimension_name, per, slot_name, value_text};
+
+use subject::{Subject, subject};
 
 /// The fields, in three groups. `is_fixed` shows them to somebody who may only look.
 pub fn fields<F>(form: &Filled<F>, values: &NodeLimitsText, format: &Format, is_fixed: bool) -> AnyView {
@@ -36,7 +46,7 @@ pub fn fields<F>(form: &Filled<F>, values: &NodeLimitsText, format: &Format, is_
     view! {
         <fieldset>
             <legend>"Budgets"</legend>
-            <p class="quiet">"An empty field is no limit. 0 admits nothing."</p>
+            <p class="quiet">"An empty field is no limit of its own. 0 admits nothing."</p>
             <div class="field-row">
                 {form.text(if is_fixed { cost.fixed() } else { cost }, &values.monthly_cost)}
                 {whole(Dimension::BudgetTokens, "Tokens per month", &values.monthly_tokens)}
@@ -64,21 +74,18 @@ pub fn fields<F>(form: &Filled<F>, values: &NodeLimitsText, format: &Format, is_
     .into_any()
 }
 
-/// The limits of one node, or of every node of a class: `of` is a scope as the ledger writes it, `each` a class within a
-/// tenant.
+/// The limits of one node, or of every node of a class: `of` is a scope as the ledger writes it or `plan:<id>`, `each` a
+/// class within a tenant or plan.
 pub fn edit() -> AnyView {
     page::behind_the_door(|visit| async move {
         let visitor = visit.visitor()?;
-        let (of, each) = (
-            visit.query("of").unwrap_or_default(),
-            visit.query("each").unwrap_or_default(),
-        );
-        let target = parsed_target(&of, &each).ok_or(PageError::NotFound)?;
+        let target = target_of(&visit)?;
         let view = visit.state.control.limits_of(&visitor.actor, &target).await?;
         let subject = subject(&visit, visitor, &target).await?;
+        let (of, each) = place_of(&target);
         let form = Filled::new(visit.draft.clone(), SetLimits::PATH, || LimitsForm {
             of: of.clone(),
-            each: each.clone(),
+            each: each.to_owned(),
             version: view.version.to_string(),
             limits: NodeLimitsText::from(&view.plain),
         });
@@ -107,83 +114,157 @@ pub fn edit() -> AnyView {
             .into_any()
         };
         let title = format!("Limits of {}", subject.name);
+        let add = visitor
+            .is_operator()
+            .then(|| view! { <a class="button" href=address_of_new(&target, &[])>"Add a limit"</a> });
         let content = view! {
-            {shell::page_head(title.clone(), subject.explanation, ().into_any())}
+            {shell::page_head(title.clone(), subject.explanation, add.into_any())}
+            {warnings(&visit, visitor, &target, &subject, &view).await?}
             <section class="card">{body}</section>
-            {others(&view, &visit.format)}
+            {every(&visit, visitor, &target, &view)}
+            {visitor.is_operator().then(|| proposals::card(&target, &view))}
         };
         Ok(Page::new(title, content.into_any()))
     })
 }
 
-/// What a node is called, and where it lives in the console.
-struct Subject {
-    name: String,
-    explanation: &'static str,
-    href: String,
+/// The page of a node's or class's limits.
+pub fn address_of(target: &Target) -> String {
+    let (of, each) = place_of(target);
+    address("/limits", &[("of", &of), ("each", each)])
 }
 
-const OF_NODE: &str = "They hold beside those of everything above and below it: the tightest decides.";
-const OF_CLASS: &str = "For each of them on its own. One that has a limit of its own keeps that instead.";
+/// The page that adds a limit to it. With a dimension among `more`, its form.
+fn address_of_new(target: &Target, more: &[(&str, &str)]) -> String {
+    let (of, each) = place_of(target);
+    let mut query = vec![("of", of.as_str()), ("each", each)];
+    query.extend_from_slice(more);
+    address("/limits/edit", &query)
+}
 
-async fn subject(visit: &Visit, visitor: &Visitor, target: &Target) -> Result<Subject, PageError> {
-    let control = &visit.state.control;
-    let node = |name: String, href: String| Subject {
-        name,
-        explanation: OF_NODE,
-        href,
+/// How addresses and forms name a target: a scope or plan, and a class.
+fn place_of(target: &Target) -> (String, &'static str) {
+    match target {
+        Target::Node(scope) => (scope.to_string(), ""),
+        Target::OfTenant(tenant, class) => (Scope::Tenant(*tenant).to_string(), class.as_str()),
+        Target::OfPlan(plan, class) => (format!("{PLAN}{plan}"), class.as_str()),
+    }
+}
+
+/// What plans begin with, where others are scopes.
+const PLAN: &str = "plan:";
+
+fn parsed_target(of: &str, each: &str) -> Option<Target> {
+    if let Some(plan) = of.strip_prefix(PLAN) {
+        return Some(Target::OfPlan(plan.parse().ok()?, each.parse::<Class>().ok()?));
+    }
+    let scope: Scope = of.parse().ok()?;
+    match (scope, each) {
+        (scope, "") => Some(Target::Node(scope)),
+        (Scope::Tenant(tenant), each) => Some(Target::OfTenant(tenant, each.parse::<Class>().ok()?)),
+        _ => None,
+    }
+}
+
+fn target_of(visit: &Visit) -> Result<Target, PageError> {
+    let (of, each) = (
+        visit.query("of").unwrap_or_default(),
+        visit.query("each").unwrap_or_default(),
+    );
+    parsed_target(&of, &each).ok_or(PageError::NotFound)
+}
+
+/// Whether many tenants share it, so that priorities matter there.
+fn is_shared(target: &Target) -> bool {
+    matches!(target, Target::Node(scope) if !scope.is_own())
+}
+
+/// Where children may together use more than their parent: the node is the parent, or one of the children.
+async fn warnings(
+    visit: &Visit,
+    visitor: &Visitor,
+    target: &Target,
+    subject: &Subject,
+    view: &NodeLimitsView,
+) -> Result<AnyView, PageError> {
+    let can_be_parent = matches!(target, Target::Node(Scope::Global | Scope::Tenant(_)));
+    if visitor.is_member() || !(can_be_parent || subject.parent.is_some()) {
+        return Ok(().into_any());
+    }
+    let found = visit
+        .state
+        .control
+        .oversubscriptions(&visitor.actor, visit.now())
+        .await?;
+    let concerns = |one: &&Oversubscription| {
+        let is_parent = *target == Target::Node(one.parent.clone());
+        let is_child = subject.parent.as_ref() == Some(&(one.parent.clone(), one.each))
+            && view.limits.iter().any(|limit| limit.slot() == one.slot);
+        is_parent || is_child
     };
-    Ok(match target {
-        Target::Node(Scope::Global) => node("the whole installation".to_owned(), "/status".to_owned()),
-        Target::Node(Scope::Model(name)) => {
-            node(format!("the model {name}"), address("/models/edit", &[("name", name)]))
-        }
-        Target::Node(Scope::ModelGroup(group)) => node(format!("the models of {group}"), "/models".to_owned()),
-        Target::Node(Scope::Key(id)) => {
-            let key = control.key(&visitor.actor, *id).await?;
-            node(format!("the key {}", key.name), format!("/keys/{id}"))
-        }
-        Target::Node(Scope::Upstream(id)) => {
-            let upstream = control.upstream(&visitor.actor, *id).await?;
-            node(format!("the upstream {}", upstream.name), format!("/upstreams/{id}"))
-        }
-        Target::Node(Scope::User(tenant, user)) => node(format!("the user {user}"), format!("/tenants/{tenant}")),
-        Target::Node(Scope::Tenant(id)) => {
-            let tenant = control.tenant(&visitor.actor, *id, visit.now()).await?;
-            node(
-                format!("the tenant {}", tenant.row.tenant.name),
-                format!("/tenants/{id}"),
-            )
-        }
-        Target::OfTenant(id, class) => {
-            let tenant = control.tenant(&visitor.actor, *id, visit.now()).await?;
-            Subject {
-                name: format!("each {} of {}", format::words(class.as_str()), tenant.row.tenant.name),
-                explanation: OF_CLASS,
-                href: format!("/tenants/{id}"),
-            }
-        }
-        Target::OfPlan(..) => return Err(PageError::NotFound),
-    })
+    Ok(found
+        .iter()
+        .filter(concerns)
+        .map(|one| warning(one, *target == Target::Node(one.parent.clone()), &visit.format))
+        .collect_view()
+        .into_any())
 }
 
-/// Limits that the form has no field for: other windows and periods, of one model or priority, in rehearsal.
-fn others(view: &NodeLimitsView, format: &Format) -> AnyView {
-    let rest: Vec<&Limit> = view
+fn warning(one: &Oversubscription, is_parent: bool, format: &Format) -> AnyView {
+    let dimension = one.slot.dimension;
+    let children = words::children(one.each, one.children_count);
+    let parent = match (is_parent, &one.parent) {
+        (true, _) => "there are only",
+        (false, Scope::Global) => "the whole installation has only",
+        (false, _) => "their tenant has only",
+    };
+    let text = format!(
+        "{}: {children} may use {} together, and {parent} {}. When all of them are busy, some are refused although their \
+         own limit has room.",
+        slot_name(&one.slot),
+        value_text(dimension, one.children_sum, format),
+        value_text(dimension, one.parent_value, format),
+    );
+    view! { <p class="notice notice-warning">{text}</p> }.into_any()
+}
+
+/// Every limit that sits here, the plain ones and those that the form has no field for.
+fn every(visit: &Visit, visitor: &Visitor, target: &Target, view: &NodeLimitsView) -> AnyView {
+    let operator = visitor.is_operator();
+    if view.limits.is_empty() {
+        let add = operator.then(|| view! { <a class="button" href=address_of_new(target, &[])>"Add a limit"</a> });
+        return view! {
+            <section class="card">
+                <h2>"All limits here"</h2>
+                {table::empty(
+                    "None yet. The form above makes the common ones; adding one by one gives you other windows and periods, \
+                     limits of one model or priority, gates and rehearsal.",
+                    add.into_any(),
+                )}
+            </section>
+        }
+        .into_any();
+    }
+    let rows = view
         .limits
         .iter()
-        .filter(|limit| !is_plain(limit, limit.dimension))
+        .map(|limit| row(limit, operator.then_some(view.version), target, &visit.format))
         .collect();
-    if rest.is_empty() {
-        return ().into_any();
-    }
-    let rows = rest.into_iter().map(|limit| other_row(limit, format)).collect();
     view! {
         <section class="card">
-            <h2>"More limits here"</h2>
+            <h2>"All limits here"</h2>
             {table::table(
-                "The form above leaves these alone.",
-                &[words("Dimension"), figures("Value"), words("Per"), words("Model"), words("Priority"), words("Mode")],
+                "The form above shows the plain ones: enforced or rehearsed, per minute or month, for all models and priorities.",
+                &[
+                    texts("Limit"),
+                    figures("Value"),
+                    texts("Per"),
+                    texts("Model"),
+                    texts("Priority"),
+                    texts("Mode"),
+                    texts("Gates"),
+                    texts(""),
+                ],
                 rows,
             )}
         </section>
@@ -191,32 +272,77 @@ fn others(view: &NodeLimitsView, format: &Format) -> AnyView {
     .into_any()
 }
 
-fn other_row(limit: &Limit, format: &Format) -> AnyView {
-    let value = match limit.dimension {
-        Dimension::BudgetCost => format.money(Nanos(i64::try_from(limit.value).unwrap_or(i64::MAX))),
-        _ => format::count(limit.value),
-    };
-    let per = if limit.dimension.is_rate() {
-        format!("{} s", format::count(u64::from(limit.window_seconds)))
-    } else if limit.dimension.is_budget() {
-        limit.period.as_str().to_owned()
-    } else {
-        "request".to_owned()
+fn row(limit: &Limit, version: Option<i64>, target: &Target, format: &Format) -> AnyView {
+    let burst = limit.burst.map(|burst| {
+        let burst = value_text(limit.dimension, burst, format);
+        view! { " " <small>{format!("burst {burst}")}</small> }
+    });
+    let mode = match limit.mode {
+        domain::limits::Mode::Enforce => badge("enforced", Tone::Good),
+        domain::limits::Mode::Rehearse => badge("rehearsed", Tone::Warning),
     };
     view! {
         <tr>
-            <th scope="row">{format::words(limit.dimension.as_str())}</th>
-            <td class="number">{value}</td>
-            <td>{per}</td>
+            <th scope="row">{dimension_name(limit.dimension)}</th>
+            <td class="number">{value_text(limit.dimension, limit.value, format)}</td>
+            <td>{per(&limit.slot())} {burst}</td>
             <td>{limit.model.as_ref().map_or("all".to_owned(), |model| model.to_string())}</td>
             <td>{limit.priority.map_or("all", Priority::as_str)}</td>
-            <td>{limit.mode.as_str()}</td>
+            <td>{mode}</td>
+            <td>{gates(limit, version.is_some(), target)}</td>
+            <td class="row-actions">{version.map(|version| row_actions(limit, version, target))}</td>
         </tr>
     }
     .into_any()
 }
 
-/// What the form sends.
+fn gates(limit: &Limit, can_edit: bool, target: &Target) -> AnyView {
+    if let Some(gates) = limit.gates {
+        let waits = if gates.upper_waits { ", waits" } else { "" };
+        return format!("{} % and {} %{waits}", gates.lower_percent, gates.upper_percent).into_any();
+    }
+    if !can_edit || !is_shared(target) || !proposals::has_gates(limit.dimension) {
+        return "none".into_any();
+    }
+    let id = limit.id.to_string();
+    let href = address_of_new(target, &[("limit", &id), ("gates", proposals::PROPOSED)]);
+    let label = format!(
+        "Give the limit on {} gates",
+        dimension_name(limit.dimension).to_lowercase()
+    );
+    view! {
+        "none: "
+        <a href=href aria-label=label>{format!("add {} and {} %", proposals::GATES.lower_percent, proposals::GATES.upper_percent)}</a>
+    }
+    .into_any()
+}
+
+fn row_actions(limit: &Limit, version: i64, target: &Target) -> AnyView {
+    let id = limit.id.to_string();
+    let name = slot_name(&limit.slot());
+    let (of, each) = place_of(target);
+    let edit = address_of_new(target, &[("limit", &id)]);
+    view! {
+        <div class="actions actions-end">
+            <a class="button" href=edit aria-label=format!("Edit the limit: {name}")>"Edit"</a>
+            // One more step, which says what holds afterwards.
+            <details class="ask">
+                <summary class="button" aria-label=format!("Remove the limit: {name}")>"Remove"</summary>
+                <form method="post" action=RemoveLimit::PATH>
+                    <input type="hidden" name="of" value=of />
+                    <input type="hidden" name="each" value=each />
+                    <input type="hidden" name="version" value=version.to_string() />
+                    <input type="hidden" name="limit" value=id />
+                    <p>{words::after_removal(target, limit.dimension)}</p>
+                    <button class="button button-danger" type="submit">"Remove this limit"</button>
+                </form>
+            </details>
+        </div>
+    }
+    .into_any()
+}
+
+/// What the form of the plain limits sends.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LimitsForm {
@@ -225,15 +351,6 @@ pub struct LimitsForm {
     version: String,
     #[serde(flatten)]
     limits: NodeLimitsText,
-}
-
-fn parsed_target(of: &str, each: &str) -> Option<Target> {
-    let scope: Scope = of.parse().ok()?;
-    match (scope, each) {
-        (scope, "") => Some(Target::Node(scope)),
-        (Scope::Tenant(tenant), each) => Some(Target::OfTenant(tenant, each.parse::<Class>().ok()?)),
-        _ => None,
-    }
 }
 
 /// Sets a node's plain limits.
@@ -258,5 +375,36 @@ pub async fn set_limits(#[server(flatten)] form: LimitsForm) -> Result<(), Serve
             Ok::<_, Refused>(Done::say(to, "Saved."))
         },
     )
+    .await
+}
+
+/// Which limit, where, as last read.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LimitChoice {
+    of: String,
+    each: String,
+    version: String,
+    limit: String,
+}
+
+/// Takes one limit away.
+#[server(prefix = "/console", endpoint = "limits/remove")]
+pub async fn remove_limit(#[server(flatten)] form: LimitChoice) -> Result<(), ServerFnError> {
+    let back = address("/limits", &[("of", &form.of), ("each", &form.each)]);
+    let to = back.clone();
+    press(&back, |visit: Visit| async move {
+        let target = parsed_target(&form.of, &form.each).ok_or(PageError::Malformed)?;
+        let (version, id) = (parsed_id(&form.version)?, parsed_id(&form.limit)?);
+        visit
+            .state
+            .control
+            .clear_limit(visit.actor()?, &target, version, id, visit.now())
+            .await?;
+        Ok::<_, Refused>(Done::say(
+            to,
+            "The limit was removed; every gateway knows within a second.",
+        ))
+    })
     .await
 }

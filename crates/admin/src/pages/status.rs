@@ -2,11 +2,11 @@
 
 use control::rows::Instance;
 use domain::instances::STATUS_STALE_MS;
-use domain::prices::Unpriced;
 use leptos::prelude::*;
 
 use crate::format;
 use crate::page::{self, Page};
+use crate::pages::settings;
 use crate::shell;
 use crate::table::{self, Tone, badge, facts, figures, words};
 use crate::visit::Visit;
@@ -17,14 +17,7 @@ pub fn view() -> AnyView {
         let visitor = visit.visitor()?;
         let instances = visit.state.control.instances(&visitor.actor).await?;
         let settings = visit.state.control.settings().await?.settings;
-        let unpriced = match settings.unpriced {
-            Unpriced::Refuse => "Requests for models without a price are refused.".to_owned(),
-            Unpriced::Charge(rates) => format!(
-                "Requests for models without a price are charged {} in and {} out per million tokens, and marked.",
-                visit.format.rate(rates.input_nanos_per_mtok),
-                visit.format.rate(rates.output_nanos_per_mtok)
-            ),
-        };
+        let unpriced = settings::unpriced_text(&settings.unpriced, &visit.format);
         let listed = if instances.is_empty() {
             table::empty("No gateway has reported yet.", ().into_any())
         } else {
@@ -62,7 +55,7 @@ pub fn view() -> AnyView {
                     ("Billing time zone", format!("{} (now {})", settings.time_zone, visit.format.time(visit.now())).into_any()),
                     ("Models without a price", unpriced.into_any()),
                 ])}
-                <p class="quiet">"Currency and time zone stay as they were at the first start: every report depends on them."</p>
+                <p class="actions"><a class="button" href="/settings">"Go to the settings"</a></p>
             </section>
         };
         Ok(Page::new("Status", content.into_any()))

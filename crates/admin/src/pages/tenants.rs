@@ -3,10 +3,11 @@
 use control::ControlError;
 use control::fields::Fields;
 use control::limits::NodeLimitsText;
+use control::plans::LimitSources;
 use control::rows::{PlanRow, Spent};
 use control::tenants::{TenantDraft, TenantSummary, TenantVersions, TenantView};
 use domain::ids::TenantId;
-use domain::limits::Scope;
+use domain::limits::{Class, Limit, Mode, Scope, Target};
 use domain::policy::Tenant;
 use domain::priority::Priority;
 use leptos::prelude::*;
@@ -21,7 +22,7 @@ use crate::pages::limits;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, facts, figures, meter, words};
-use crate::visit::{Visit, Visitor, address};
+use crate::visit::{Visit, Visitor};
 
 /// Every tenant with what it has spent this month.
 pub fn list() -> AnyView {
@@ -133,6 +134,7 @@ pub fn edit() -> AnyView {
             {shell::page_head(name.clone(), "", links(id, visitor))}
             {spent(&tenant, &visit.format)}
             {editor(&visit, visitor, &tenant).await?}
+            {sources(&visit, visitor, &tenant).await?}
             {visitor.is_operator().then(|| suspension(&tenant))}
         };
         Ok(Page::new(name, content.into_any()))
@@ -142,19 +144,107 @@ pub fn edit() -> AnyView {
 fn links(id: TenantId, visitor: &Visitor) -> AnyView {
     let keys = format!("/keys?tenant={id}");
     let ledger = format!("/ledger?tenant={id}");
-    let each = |class: &str| address("/limits", &[("of", &Scope::Tenant(id).to_string()), ("each", class)]);
     let issue = visitor.issues_keys().then(|| {
         let href = format!("/keys/new?tenant={id}");
         view! { <a class="button button-primary" href=href>"Issue a key"</a> }
     });
     view! {
-        <a class="button" href=each("user")>"Limits of each user"</a>
-        <a class="button" href=each("key")>"Limits of each key"</a>
         <a class="button" href=keys>"Keys"</a>
         <a class="button" href=ledger>"Ledger"</a>
         {issue}
     }
     .into_any()
+}
+
+/// What the tenant and each node below it may use, and where that comes from.
+async fn sources(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Result<AnyView, PageError> {
+    let id = tenant.row.tenant.id;
+    let sources = visit.state.control.limit_sources(&visitor.actor, id).await?;
+    let plan = tenant.row.plan_name.as_deref().unwrap_or("the plan");
+    let rows: Vec<AnyView> = sources
+        .iter()
+        .flat_map(|source| source_rows(source, plan, &visit.format))
+        .collect();
+    let pages = sources
+        .iter()
+        .map(|source| {
+            let href = limits::address_of(&target_of(id, source.class));
+            let text = match source.class {
+                Class::Tenant => "All limits of the tenant",
+                Class::User => "Limits of each user",
+                Class::EndUser => "Limits of each end user",
+                Class::Key => "Limits of each key",
+            };
+            view! { <a class="button" href=href>{text}</a> }
+        })
+        .collect_view();
+    let plan_page = match tenant.row.tenant.plan_id {
+        Some(plan_id) if visitor.sees_everything() => {
+            view! { " " <a href=format!("/plans/{plan_id}")>{format!("The plan {plan}")}</a> }.into_any()
+        }
+        _ => ().into_any(),
+    };
+    let listed = if rows.is_empty() {
+        table::empty(
+            "Nothing is limited here yet, beyond what holds for the whole installation and its models.",
+            ().into_any(),
+        )
+    } else {
+        table::table(
+            "Its own limits replace those of its plan, one by one.",
+            &[words("For"), words("Limit"), figures("Value"), words("From")],
+            rows,
+        )
+    };
+    Ok(view! {
+        <section class="card">
+            <div class="card-head">
+                <h2>"Limits in force"</h2>
+                {plan_page}
+            </div>
+            {listed}
+            <p class="actions">{pages}</p>
+        </section>
+    }
+    .into_any())
+}
+
+fn source_rows(source: &LimitSources, plan: &str, format: &Format) -> Vec<AnyView> {
+    let class = match source.class {
+        Class::Tenant => "the tenant",
+        Class::User => "each user",
+        Class::EndUser => "each end user",
+        Class::Key => "each key",
+    };
+    let value = |limit: &Limit| limits::value_text(limit.dimension, limit.value, format);
+    let row = |limit: &Limit, from: String| {
+        let rehearsed = (limit.mode == Mode::Rehearse).then(|| view! { " " {badge("rehearsed", Tone::Warning)} });
+        view! {
+            <tr>
+                <td>{class}</td>
+                <th scope="row">{limits::slot_name(&limit.slot())} {rehearsed}</th>
+                <td class="number">{value(limit)}</td>
+                <td>{from}</td>
+            </tr>
+        }
+        .into_any()
+    };
+    let own = source.own.iter().map(|limit| {
+        let from = match source.replaced_by(limit) {
+            Some(replaced) => format!("its own, in place of {} from {plan}", value(replaced)),
+            None => "its own".to_owned(),
+        };
+        row(limit, from)
+    });
+    let from_plan = source.from_plan().map(|limit| row(limit, plan.to_owned()));
+    own.chain(from_plan).collect()
+}
+
+fn target_of(id: TenantId, class: Class) -> Target {
+    match class {
+        Class::Tenant => Target::Node(Scope::Tenant(id)),
+        Class::User | Class::EndUser | Class::Key => Target::OfTenant(id, class),
+    }
 }
 
 fn spent(tenant: &TenantView, format: &Format) -> AnyView {
@@ -233,7 +323,11 @@ fn tenant_fields(form: &Filled<TenantForm>, plans: &[PlanRow], format: &Format, 
     let plan_choices = std::iter::once((String::new(), "No plan".to_owned()))
         .chain(plans.iter().map(|row| (row.plan.id.to_string(), row.plan.name.clone())))
         .collect();
-    let plan = (!plans.is_empty()).then(|| form.select(Field::new("plan_id", "Plan"), &values.plan_id, plan_choices));
+    let plan = (!plans.is_empty()).then(|| {
+        let field =
+            Field::new("plan_id", "Plan").hint("Its limits and priority hold where this tenant has none of its own.");
+        form.select(field, &values.plan_id, plan_choices)
+    });
     let ceilings = std::iter::once((String::new(), "The plan's, or high".to_owned()))
         .chain(Priority::ALL.map(|priority| (priority.as_str().to_owned(), priority.as_str().to_owned())))
         .collect();

@@ -1,0 +1,494 @@
+//! One limit in full: chosen by its dimension, made, and changed.
+
+use control::FieldError;
+use control::fields::Fields;
+use control::limits::{LimitDraft, LimitText, NodeLimitsView, is_plain};
+use domain::ids::LimitId;
+use domain::limits::{DEFAULT_BURST_SECONDS, DEFAULT_WINDOW_SECONDS, Dimension, Limit, Mode, Scope, Target};
+use domain::periods::Period;
+use domain::priority::Priority;
+use leptos::prelude::*;
+use leptos::server_fn::ServerFn;
+use serde::{Deserialize, Serialize};
+
+use super::words::{dimension_name, per, slot_name};
+use super::{address_of, address_of_new, is_shared, parsed_target, place_of, proposals, subject, target_of};
+use crate::error::PageError;
+use crate::form::{Field, Filled};
+use crate::page::{self, Page};
+use crate::shell;
+use crate::submit::{Done, Refused, parsed_id, submit};
+use crate::table::{self, facts, words as texts};
+use crate::visit::Visit;
+
+/// The form of one limit: of the limit with the id `limit`, or of a new one with this `dimension`; without either, the
+/// choice of dimensions. `value`, `capacity` and `gates` are proposals.
+pub fn edit() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        if !visitor.is_operator() {
+            return Err(PageError::Forbidden);
+        }
+        let target = target_of(&visit)?;
+        let view = visit.state.control.limits_of(&visitor.actor, &target).await?;
+        let subject = subject(&visit, visitor, &target).await?;
+        let wanted = wanted(&visit, &target, &view)?;
+        let (title, content) = match &wanted {
+            None => ("Add a limit".to_owned(), choices(&target)),
+            Some(wanted) => {
+                let title = match &wanted.stored {
+                    Some(limit) => slot_name(&limit.slot()),
+                    None => format!("New limit: {}", dimension_name(wanted.dimension).to_lowercase()),
+                };
+                (title, form(&visit, &target, &view, wanted).await?)
+            }
+        };
+        let content = view! {
+            {shell::page_head(title.clone(), format!("A limit of {}. {}", subject.name, subject.explanation), ().into_any())}
+            <section class="card">{content}</section>
+        };
+        Ok(Page::new(title, content.into_any()))
+    })
+}
+
+/// Which limit the form is about, and what is proposed for it.
+struct Wanted {
+    dimension: Dimension,
+    stored: Option<Limit>,
+    value: Option<String>,
+    /// The capacity that the value was made from.
+    capacity: Option<u64>,
+    errors: Vec<FieldError>,
+    has_proposed_gates: bool,
+}
+
+fn wanted(visit: &Visit, target: &Target, view: &NodeLimitsView) -> Result<Option<Wanted>, PageError> {
+    let mut fields = Fields::default();
+    let stated = visit.query("capacity");
+    let capacity = stated.as_ref().and_then(|text| fields.count("value", text));
+    let from_capacity = capacity.and_then(|capacity| proposals::of_capacity(target, capacity));
+    let value = from_capacity.map(|value| value.to_string()).or(visit.query("value"));
+    let is_proposal = value.is_some() || stated.is_some();
+    let (dimension, stored) = match (visit.query("limit"), visit.query("dimension")) {
+        (Some(id), _) => {
+            let id: LimitId = id.parse().map_err(|_| PageError::NotFound)?;
+            let limit = view
+                .limits
+                .iter()
+                .find(|limit| limit.id == id)
+                .ok_or(PageError::NotFound)?;
+            (limit.dimension, Some(limit.clone()))
+        }
+        (None, Some(word)) => {
+            let dimension: Dimension = word.parse().map_err(|_| PageError::NotFound)?;
+            // A proposal for what exists already is one to change it.
+            let stored = view
+                .limits
+                .iter()
+                .find(|limit| is_proposal && is_plain(limit, dimension));
+            (dimension, stored.cloned())
+        }
+        (None, None) => return Ok(None),
+    };
+    let has_proposed_gates = match &stored {
+        None => is_shared(target) && proposals::has_gates(dimension),
+        Some(limit) => limit.gates.is_none() && visit.query("gates").as_deref() == Some(proposals::PROPOSED),
+    };
+    let errors = fields
+        .check()
+        .map_or_else(|error| error.fields().to_vec(), |()| Vec::new());
+    Ok(Some(Wanted {
+        dimension,
+        stored,
+        value,
+        capacity,
+        errors,
+        has_proposed_gates,
+    }))
+}
+
+impl Wanted {
+    fn text(&self) -> LimitText {
+        let mut text = match &self.stored {
+            Some(limit) => LimitText::from(limit),
+            None => LimitText {
+                dimension: self.dimension.as_str().to_owned(),
+                window_seconds: DEFAULT_WINDOW_SECONDS.to_string(),
+                period: Period::Month.as_str().to_owned(),
+                mode: Mode::Enforce.as_str().to_owned(),
+                ..LimitText::default()
+            },
+        };
+        if let Some(value) = &self.value {
+            text.value.clone_from(value);
+        }
+        if self.has_proposed_gates {
+            text.gate_lower_percent = proposals::GATES.lower_percent.to_string();
+            text.gate_upper_percent = proposals::GATES.upper_percent.to_string();
+        }
+        text
+    }
+}
+
+/// What can be limited, each with what it is good for.
+fn choices(target: &Target) -> AnyView {
+    let rows = Dimension::ALL
+        .into_iter()
+        .map(|dimension| {
+            let href = address_of_new(target, &[("dimension", dimension.as_str())]);
+            view! {
+                <tr>
+                    <th scope="row">
+                        <a href=href>{dimension_name(dimension)}</a>
+                    </th>
+                    <td>{kind(dimension)}</td>
+                    <td>{purpose(dimension)}</td>
+                </tr>
+            }
+            .into_any()
+        })
+        .collect();
+    view! {
+        {table::table("What is to be limited?", &[texts("Limit"), texts("Kind"), texts("Good for")], rows)}
+        <p class="actions">
+            <a class="button" href=address_of(target)>"Cancel"</a>
+        </p>
+    }
+    .into_any()
+}
+
+fn kind(dimension: Dimension) -> &'static str {
+    if dimension.is_rate() {
+        "per minute or another window"
+    } else if dimension.is_budget() {
+        "per hour, day, week or month"
+    } else if dimension.is_request_cap() {
+        "of a single request"
+    } else {
+        "at once"
+    }
+}
+
+fn purpose(dimension: Dimension) -> &'static str {
+    match dimension {
+        Dimension::Requests => "Loops and scripts that run wild.",
+        Dimension::InputTokens | Dimension::OutputTokens => "What providers themselves limit an account by.",
+        Dimension::TotalTokens => "One figure for the whole load.",
+        Dimension::Concurrency => "Long answers that would hold all the places.",
+        Dimension::BudgetTokens => "Use over a longer time, whatever it costs.",
+        Dimension::BudgetCost => "Spending. It is held before a request starts, so it is never passed.",
+        Dimension::RequestInputTokens => "Prompts that are larger than anybody meant.",
+        Dimension::RequestOutputTokens => "Answers that are longer than anybody reads.",
+        Dimension::RequestSeconds => "Requests that nobody waits for any more.",
+    }
+}
+
+async fn form(visit: &Visit, target: &Target, view: &NodeLimitsView, wanted: &Wanted) -> Result<AnyView, PageError> {
+    let action = match wanted.stored {
+        Some(_) => EditLimit::PATH,
+        None => AddLimit::PATH,
+    };
+    let (of, each) = place_of(target);
+    let fresh = || LimitForm {
+        of: of.clone(),
+        each: each.to_owned(),
+        version: view.version.to_string(),
+        limit: wanted
+            .stored
+            .as_ref()
+            .map(|limit| limit.id.to_string())
+            .unwrap_or_default(),
+        text: wanted.text(),
+    };
+    let form = if wanted.errors.is_empty() {
+        Filled::new(visit.draft.clone(), action, fresh)
+    } else {
+        Filled::refused(fresh(), &wanted.errors)
+    };
+    let version = form.version(&form.values.version, &view.version.to_string()).to_owned();
+    let slot = match &wanted.stored {
+        Some(limit) => stored_slot(limit),
+        None => slot_fields(visit, &form, wanted.dimension, target).await?,
+    };
+    let save = if wanted.stored.is_some() {
+        "Save"
+    } else {
+        "Add the limit"
+    };
+    let limit = form.values.limit.clone();
+    Ok(view! {
+        {form.summary()}
+        {form.error_of("dimension")}
+        <form class="form" method="post" action=action>
+            <input type="hidden" name="of" value=of />
+            <input type="hidden" name="each" value=each />
+            <input type="hidden" name="version" value=version />
+            <input type="hidden" name="limit" value=limit />
+            <input type="hidden" name="dimension" value=wanted.dimension.as_str() />
+            {value_fields(visit, &form, wanted, target)}
+            {slot}
+            {effect_fields(&form, wanted.dimension)}
+            <div class="actions">
+                <button class="button button-primary" type="submit">{save}</button>
+                <a class="button" href=address_of(target)>"Cancel"</a>
+            </div>
+            <p class="quiet">"In force on every gateway within a second."</p>
+        </form>
+    }
+    .into_any())
+}
+
+fn value_fields(visit: &Visit, form: &Filled<LimitForm>, wanted: &Wanted, target: &Target) -> AnyView {
+    let dimension = wanted.dimension;
+    let text = &form.values.text;
+    let label = match dimension {
+        Dimension::BudgetCost => format!("Amount ({})", visit.format.currency()),
+        Dimension::BudgetTokens => "Tokens".to_owned(),
+        _ => dimension_name(dimension).to_owned(),
+    };
+    let proposed = wanted
+        .capacity
+        .and_then(|capacity| proposals::explained(target, capacity));
+    let value = Field::new("value", label)
+        .required()
+        .hint(proposed.unwrap_or_else(|| zero(dimension).to_owned()));
+    let value = if dimension == Dimension::BudgetCost {
+        value.amount()
+    } else {
+        value.whole()
+    };
+    let burst = (dimension.is_rate() && dimension != Dimension::Requests).then(|| {
+        form.text(
+            Field::new("burst", "Burst").whole().hint(format!(
+                "Tokens that may be used in one go. Empty: {DEFAULT_BURST_SECONDS} seconds' worth of the limit."
+            )),
+            &text.burst,
+        )
+    });
+    view! {
+        <div class="field-row">{form.text(value, &text.value)} {burst}</div>
+    }
+    .into_any()
+}
+
+fn zero(dimension: Dimension) -> &'static str {
+    if dimension == Dimension::RequestSeconds {
+        "The answer is broken off after so many seconds."
+    } else {
+        "0 admits nothing."
+    }
+}
+
+/// What tells the limit apart cannot be changed: what was counted so far belongs to it.
+fn stored_slot(limit: &Limit) -> AnyView {
+    let slot = limit.slot();
+    let per = per(&slot);
+    let mut shown = Vec::new();
+    if !per.is_empty() {
+        shown.push(("Per", per.into_any()));
+    }
+    let model = slot.model.map_or("all".to_owned(), |model| model.to_string());
+    shown.push(("Model", model.into_any()));
+    shown.push(("Priority", slot.priority.map_or("all", Priority::as_str).into_any()));
+    view! {
+        <fieldset>
+            <legend>"Which requests count"</legend>
+            {facts(shown)}
+            <p class="quiet">
+                "These stay as they are. For another window, period, model or priority, add a limit and remove this one."
+            </p>
+        </fieldset>
+    }
+    .into_any()
+}
+
+async fn slot_fields(
+    visit: &Visit,
+    form: &Filled<LimitForm>,
+    dimension: Dimension,
+    target: &Target,
+) -> Result<AnyView, PageError> {
+    let text = &form.values.text;
+    let window = dimension.is_rate().then(|| {
+        form.text(
+            Field::new("window_seconds", "Window in seconds")
+                .whole()
+                .hint("60 is a minute, 3,600 an hour, 86,400 a day."),
+            &text.window_seconds,
+        )
+    });
+    let period = dimension.is_budget().then(|| {
+        let periods = Period::ALL.map(|period| {
+            let words = match period {
+                Period::Hour => "Hour",
+                Period::Day => "Day",
+                Period::Week => "Week, from Monday",
+                Period::Month => "Month",
+            };
+            (period.as_str().to_owned(), words.to_owned())
+        });
+        let hint = format!("By the calendar, {} time.", visit.format.zone());
+        form.select(
+            Field::new("period", "Period").hint(hint),
+            &text.period,
+            periods.to_vec(),
+        )
+    });
+    let is_of_model = matches!(target, Target::Node(Scope::Model(_)));
+    let model = if is_of_model {
+        None
+    } else {
+        let models = visit.state.control.models(visit.actor()?, visit.now()).await?;
+        let choices = std::iter::once((String::new(), "All models".to_owned()))
+            .chain(models.into_iter().map(|row| (row.model.name.clone(), row.model.name)))
+            .collect();
+        let hint = "Counts and limits this model's requests only.";
+        Some(form.select(Field::new("model", "Model").hint(hint), &text.model, choices))
+    };
+    let priorities = std::iter::once((String::new(), "All priorities".to_owned()))
+        .chain(Priority::ALL.map(|priority| (priority.as_str().to_owned(), priority.as_str().to_owned())))
+        .collect();
+    let hint = "Counts and limits requests of this priority only.";
+    Ok(view! {
+        <fieldset>
+            <legend>"Which requests count"</legend>
+            <div class="field-row">
+                {window} {period} {model}
+                {form.select(Field::new("priority", "Priority").hint(hint), &text.priority, priorities)}
+            </div>
+        </fieldset>
+    }
+    .into_any())
+}
+
+fn effect_fields(form: &Filled<LimitForm>, dimension: Dimension) -> AnyView {
+    let text = &form.values.text;
+    let modes = vec![
+        (Mode::Enforce.as_str().to_owned(), "Enforce: refuses".to_owned()),
+        (
+            Mode::Rehearse.as_str().to_owned(),
+            "Rehearse: refuses nothing".to_owned(),
+        ),
+    ];
+    let mode = Field::new("mode", "Mode")
+        .hint("In rehearsal each request's ledger entry says what the limit would have done.");
+    let gates = (!dimension.is_request_cap()).then(|| {
+        let percent = |name, label: &str, hint: &str| Field::new(name, label).whole().hint(hint);
+        let upper = vec![
+            (String::new(), "are refused: retry later".to_owned()),
+            ("wait".to_owned(), "wait in the queue".to_owned()),
+        ];
+        view! {
+            <fieldset>
+                <legend>"Gates"</legend>
+                <p class="quiet">
+                    "They keep the last part of a limit for urgent requests. Leave both empty, and everyone has all of it."
+                </p>
+                {form.error_of("gates")}
+                <div class="field-row">
+                    {form.text(
+                        percent("gate_lower_percent", "Lower gate (%)", "From here on, low waits."),
+                        &text.gate_lower_percent,
+                    )}
+                    {form.text(
+                        percent("gate_upper_percent", "Upper gate (%)", "From here on, only high and critical pass."),
+                        &text.gate_upper_percent,
+                    )}
+                    {form.select(
+                        Field::new("gate_upper", "Others at the upper gate"),
+                        &text.gate_upper,
+                        upper,
+                    )}
+                </div>
+            </fieldset>
+        }
+    });
+    view! {
+        <fieldset>
+            <legend>"What it does"</legend>
+            {form.select(mode, &text.mode, modes)}
+        </fieldset>
+        {gates}
+    }
+    .into_any()
+}
+
+/// What the form of one limit sends.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LimitForm {
+    of: String,
+    each: String,
+    version: String,
+    limit: String,
+    #[serde(flatten)]
+    text: LimitText,
+}
+
+impl LimitForm {
+    fn draft(&self) -> Result<LimitDraft, Refused> {
+        let dimension = parsed_id(&self.text.dimension)?;
+        let mut fields = Fields::default();
+        let draft = self.text.parse(dimension, &mut fields);
+        fields.check()?;
+        Ok(draft)
+    }
+
+    fn target(&self) -> Result<Target, Refused> {
+        parsed_target(&self.of, &self.each).ok_or(Refused::Page(PageError::Malformed))
+    }
+
+    /// The page that shows the form, without the proposals that it began with.
+    fn page(&self, name: &str, value: &str) -> String {
+        crate::visit::address("/limits/edit", &[("of", &self.of), ("each", &self.each), (name, value)])
+    }
+}
+
+/// Adds a limit.
+#[server(prefix = "/console", endpoint = "limits/add")]
+pub async fn add_limit(#[server(flatten)] form: LimitForm) -> Result<(), ServerFnError> {
+    let back = form.page("dimension", &form.text.dimension);
+    submit(
+        AddLimit::PATH,
+        &back,
+        form,
+        |visit: Visit, form: LimitForm| async move {
+            let (target, version) = (form.target()?, parsed_id(&form.version)?);
+            let draft = form.draft()?;
+            visit
+                .state
+                .control
+                .add_limit(visit.actor()?, &target, version, &draft, visit.now())
+                .await?;
+            Ok::<_, Refused>(Done::say(address_of(&target), "The limit was added."))
+        },
+    )
+    .await
+}
+
+/// Changes a limit in its slot.
+#[server(prefix = "/console", endpoint = "limits/edit")]
+pub async fn edit_limit(#[server(flatten)] form: LimitForm) -> Result<(), ServerFnError> {
+    let back = form.page("limit", &form.limit);
+    submit(
+        EditLimit::PATH,
+        &back,
+        form,
+        |visit: Visit, form: LimitForm| async move {
+            let (target, version) = (form.target()?, parsed_id(&form.version)?);
+            let id: LimitId = parsed_id(&form.limit)?;
+            let control = &visit.state.control;
+            let actor = visit.actor()?;
+            let stored = control.limits_of(actor, &target).await?;
+            let limit = stored
+                .limits
+                .into_iter()
+                .find(|limit| limit.id == id)
+                .ok_or(Refused::Page(PageError::NotFound))?;
+            let draft = form.draft()?.in_slot_of(&limit);
+            control.set_limit(actor, &target, version, &draft, visit.now()).await?;
+            Ok::<_, Refused>(Done::say(address_of(&target), "Saved."))
+        },
+    )
+    .await
+}

@@ -1,0 +1,282 @@
+//! Settings of the installation: rehearsal, models without a price, and what stays as it was at the first start.
+
+use control::fields::Fields;
+use control::prices::RatesText;
+use control::settings::SettingsView;
+use domain::money::Nanos;
+use domain::prices::{Rates, Unpriced};
+use leptos::prelude::*;
+use leptos::server_fn::ServerFn;
+use serde::{Deserialize, Serialize};
+
+use crate::form::{Field, Filled};
+use crate::format::Format;
+use crate::page::{self, Page};
+use crate::shell;
+use crate::submit::{Done, Refused, parsed_id, submit};
+use crate::table::facts;
+use crate::visit::{Visit, Visitor};
+
+const ADDRESS: &str = "/settings";
+/// What a policy for models without a price is called in the form.
+const REFUSE: &str = "refuse";
+const CHARGE: &str = "charge";
+
+/// The settings, for operators to change and auditors to read.
+pub fn view() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        let settings = visit.state.control.settings_for(&visitor.actor).await?;
+        let content = view! {
+            {shell::page_head("Settings", "What holds for the whole installation.", ().into_any())}
+            {rehearsal(&visit, visitor, &settings)}
+            {unpriced(&visit, visitor, &settings)}
+            {fixed(&visit, &settings)}
+        };
+        Ok(Page::new("Settings", content.into_any()))
+    })
+}
+
+fn rehearsal(visit: &Visit, visitor: &Visitor, settings: &SettingsView) -> AnyView {
+    let percent = settings.settings.rehearsal_percent;
+    let state = match percent {
+        Some(percent) => format!("All limits are rehearsed at {percent} % of their value."),
+        None => "Off: limits are only enforced.".to_owned(),
+    };
+    let body = if visitor.is_operator() {
+        let form = Filled::new(visit.draft.clone(), SetRehearsal::PATH, || RehearsalForm {
+            version: settings.version.to_string(),
+            percent: percent.map(|percent| percent.to_string()).unwrap_or_default(),
+        });
+        let version = form
+            .version(&form.values.version, &settings.version.to_string())
+            .to_owned();
+        view! {
+            {form.summary()}
+            <form class="form" method="post" action=SetRehearsal::PATH>
+                <input type="hidden" name="version" value=version />
+                {form.text(
+                    Field::new("percent", "Share of every limit (%)")
+                        .whole()
+                        .hint("1 to 100. Empty turns it off."),
+                    &form.values.percent,
+                )}
+                <div class="actions">
+                    <button class="button button-primary" type="submit">"Save"</button>
+                </div>
+            </form>
+        }
+        .into_any()
+    } else {
+        ().into_any()
+    };
+    view! {
+        <section class="card">
+            <h2>"Rehearsal"</h2>
+            <p>
+                "Rehearses all limits at this share of their value, and refuses nothing that the limits themselves would \
+                 not. Each request's ledger entry says which limits would have refused it: at 20 % you see today what five \
+                 times the traffic would meet. What is enforced stays enforced."
+            </p>
+            <p>
+                <strong>{state}</strong>
+            </p>
+            {body}
+        </section>
+    }
+    .into_any()
+}
+
+fn unpriced(visit: &Visit, visitor: &Visitor, settings: &SettingsView) -> AnyView {
+    let policy = settings.settings.unpriced;
+    let body = if visitor.is_operator() {
+        unpriced_form(visit, settings)
+    } else {
+        view! { <p>{unpriced_text(&policy, &visit.format)}</p> }.into_any()
+    };
+    view! {
+        <section class="card">
+            <h2>"Models without a price"</h2>
+            <p>
+                "A model without a price is never free: its requests are refused, or charged at a price that is meant to be \
+                 too high rather than too low. Entries charged like that are marked as unpriced in the ledger. A price of 0 is \
+                 a price."
+            </p>
+            {body}
+        </section>
+    }
+    .into_any()
+}
+
+/// What happens to requests for models without a price, in a sentence.
+pub fn unpriced_text(policy: &Unpriced, format: &Format) -> String {
+    match policy {
+        Unpriced::Refuse => "Requests for models without a price are refused.".to_owned(),
+        Unpriced::Charge(rates) => format!(
+            "Requests for models without a price are charged {} in and {} out per million tokens, and marked.",
+            format.rate(rates.input_nanos_per_mtok),
+            format.rate(rates.output_nanos_per_mtok)
+        ),
+    }
+}
+
+fn unpriced_form(visit: &Visit, settings: &SettingsView) -> AnyView {
+    let form = Filled::new(visit.draft.clone(), SetUnpriced::PATH, || UnpricedForm::of(settings));
+    let version = form
+        .version(&form.values.version, &settings.version.to_string())
+        .to_owned();
+    let values = &form.values;
+    let amount = |name, label: &str| Field::new(name, label).amount();
+    let policies = vec![
+        (REFUSE.to_owned(), "Refuse their requests".to_owned()),
+        (CHARGE.to_owned(), "Charge the prices below".to_owned()),
+    ];
+    view! {
+        {form.summary()}
+        <form class="form" method="post" action=SetUnpriced::PATH>
+            <input type="hidden" name="version" value=version />
+            {form.select(Field::new("policy", "Policy"), &values.policy, policies)}
+            <p class="quiet">
+                {format!(
+                    "In {} per million tokens; needed when they are charged. An empty cache price is the input's.",
+                    visit.format.currency(),
+                )}
+            </p>
+            <div class="field-row">
+                {form.text(amount("input", "Input"), &values.rates.input)}
+                {form.text(amount("output", "Output"), &values.rates.output)}
+            </div>
+            <div class="field-row">
+                {form.text(amount("cache_read", "Cache read"), &values.rates.cache_read)}
+                {form.text(amount("cache_write_5m", "Cache write, 5 minutes"), &values.rates.cache_write_5m)}
+                {form.text(amount("cache_write_1h", "Cache write, 1 hour"), &values.rates.cache_write_1h)}
+            </div>
+            <div class="actions">
+                <button class="button button-primary" type="submit">"Save"</button>
+            </div>
+        </form>
+    }
+    .into_any()
+}
+
+fn fixed(visit: &Visit, settings: &SettingsView) -> AnyView {
+    let settings = &settings.settings;
+    view! {
+        <section class="card">
+            <h2>"Fixed at the first start"</h2>
+            {facts(vec![
+                ("Billing currency", settings.currency.clone().into_any()),
+                (
+                    "Billing time zone",
+                    format!("{} (now {})", settings.time_zone, visit.format.time(visit.now())).into_any(),
+                ),
+            ])}
+            <p class="quiet">
+                "They stay as they are: every budget, report and ledger entry so far depends on them."
+            </p>
+        </section>
+    }
+    .into_any()
+}
+
+/// What the form of the rehearsal sends.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RehearsalForm {
+    version: String,
+    percent: String,
+}
+
+/// Sets the share at which all limits are rehearsed.
+#[server(prefix = "/console", endpoint = "settings/rehearsal")]
+pub async fn set_rehearsal(#[server(flatten)] form: RehearsalForm) -> Result<(), ServerFnError> {
+    submit(
+        SetRehearsal::PATH,
+        ADDRESS,
+        form,
+        |visit: Visit, form: RehearsalForm| async move {
+            let version = parsed_id(&form.version)?;
+            let mut fields = Fields::default();
+            let percent = fields.count("percent", &form.percent);
+            fields.check()?;
+            // What is above a byte is above 100 too, and refused with the same words.
+            let percent = percent.map(|percent| u8::try_from(percent).unwrap_or(u8::MAX));
+            visit
+                .state
+                .control
+                .set_rehearsal(visit.actor()?, version, percent, visit.now())
+                .await?;
+            let done = match percent {
+                Some(percent) => format!("All limits are rehearsed at {percent} % within a second."),
+                None => "The rehearsal is off within a second.".to_owned(),
+            };
+            Ok::<_, Refused>(Done::say(ADDRESS, done))
+        },
+    )
+    .await
+}
+
+/// What the form of the policy for models without a price sends.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnpricedForm {
+    version: String,
+    policy: String,
+    #[serde(flatten)]
+    rates: RatesText,
+}
+
+impl UnpricedForm {
+    fn of(settings: &SettingsView) -> Self {
+        let (policy, rates) = match settings.settings.unpriced {
+            Unpriced::Refuse => (REFUSE, RatesText::default()),
+            Unpriced::Charge(rates) => (CHARGE, texts(rates)),
+        };
+        Self {
+            version: settings.version.to_string(),
+            policy: policy.to_owned(),
+            rates,
+        }
+    }
+}
+
+fn texts(rates: Rates) -> RatesText {
+    let text = |nanos: i64| Nanos(nanos).to_string();
+    RatesText {
+        input: text(rates.input_nanos_per_mtok),
+        cache_read: text(rates.cache_read_nanos_per_mtok),
+        cache_write_5m: text(rates.cache_write_5m_nanos_per_mtok),
+        cache_write_1h: text(rates.cache_write_1h_nanos_per_mtok),
+        output: text(rates.output_nanos_per_mtok),
+    }
+}
+
+/// Decides what happens to requests for models without a price.
+#[server(prefix = "/console", endpoint = "settings/unpriced")]
+pub async fn set_unpriced(#[server(flatten)] form: UnpricedForm) -> Result<(), ServerFnError> {
+    submit(
+        SetUnpriced::PATH,
+        ADDRESS,
+        form,
+        |visit: Visit, form: UnpricedForm| async move {
+            let version = parsed_id(&form.version)?;
+            let policy = match form.policy.as_str() {
+                REFUSE => Unpriced::Refuse,
+                CHARGE => {
+                    let mut fields = Fields::default();
+                    let rates = form.rates.parse(&mut fields);
+                    fields.check()?;
+                    Unpriced::Charge(rates)
+                }
+                _ => return Err(Refused::field("policy", "Choose what happens to their requests.")),
+            };
+            visit
+                .state
+                .control
+                .set_unpriced(visit.actor()?, version, policy, visit.now())
+                .await?;
+            Ok::<_, Refused>(Done::say(ADDRESS, "Saved."))
+        },
+    )
+    .await
+}
