@@ -103,8 +103,9 @@ fn shown<T>(actor: &Actor, mut page: EntryPage<T>, hide: impl Fn(&mut T)) -> Res
     Ok(page)
 }
 
-/// Who serves a model, and under which name, is the operators' business.
+/// Who serves a model, and under which name, is the operators' business, and so is what shared limits would have said.
 fn hide_upstream(settlement: &mut Settlement) {
+    settlement.rehearsed.retain(|verdict| verdict.scope.is_own());
     settlement.upstream_id = None;
     settlement.upstream_model = None;
     settlement.attempts.clear();

@@ -7,6 +7,7 @@
 
 pub mod actor;
 pub mod audit;
+pub mod early_retries;
 pub mod error;
 pub mod explain;
 pub mod fields;
@@ -14,13 +15,16 @@ pub mod keys;
 pub mod ledger;
 pub mod limits;
 pub mod live;
+pub mod lookback;
 pub mod models;
 pub mod oversubscription;
 mod passwords;
 pub mod people;
 pub mod plans;
 pub mod prices;
+pub mod priorities;
 pub mod quota_tree;
+pub mod rehearsals;
 pub mod reports;
 pub mod rows;
 pub mod sessions;

@@ -2,7 +2,7 @@
 
 use chrono::Utc;
 use domain::ids::{KeyId, LimitId, RequestId, TenantId, UpstreamId};
-use domain::ledger::{Attempt, Identity, Outcome, Rejection, ScopeCheck, Settlement};
+use domain::ledger::{Attempt, Identity, Outcome, RehearsedVerdict, Rejection, ScopeCheck, Settlement};
 use domain::limits::{Dimension, Scope};
 use domain::money::Nanos;
 use domain::policy::Dialect;
@@ -81,7 +81,14 @@ fn what_shared_scopes_had_left_is_hidden_and_own_scopes_stay() {
 }
 
 #[test]
-fn who_served_a_request_is_hidden() {
+fn who_served_a_request_and_what_shared_limits_would_have_said_is_hidden() {
+    let verdict = |scope| RehearsedVerdict {
+        scope,
+        dimension: Dimension::Requests,
+        limit_id: LimitId(Uuid::nil()),
+        code: RefusalCode::RateLimitExceeded,
+    };
+    let own = verdict(Scope::Tenant(TENANT));
     let mut settlement = Settlement {
         identity: identity(),
         admitted_at: Utc::now(),
@@ -113,9 +120,14 @@ fn who_served_a_request_is_hidden() {
         queue_ms: 0,
         first_byte_ms: None,
         total_ms: 1,
-        rehearsed: Vec::new(),
+        rehearsed: vec![
+            own.clone(),
+            verdict(Scope::Global),
+            verdict(Scope::Upstream(UpstreamId(Uuid::nil()))),
+        ],
     };
     hide_upstream(&mut settlement);
     assert!(!format!("{settlement:?}").contains("dear-model"));
     assert_eq!((settlement.upstream_id, settlement.cost_nanos), (None, Nanos(7)));
+    assert_eq!(settlement.rehearsed, [own]);
 }
