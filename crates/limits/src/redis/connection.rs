@@ -4,6 +4,7 @@ mod access;
 mod cluster;
 mod error;
 mod link;
+mod outage;
 mod refresh;
 mod request;
 mod settings;
@@ -69,6 +70,11 @@ impl Connection {
             servers,
             command_timeout,
         })
+    }
+
+    /// How long a call waits for its answer.
+    pub(crate) fn command_timeout(&self) -> Duration {
+        self.command_timeout
     }
 
     /// Runs a script, in a cluster where its first key lives. A server that does not know the script is sent its text,

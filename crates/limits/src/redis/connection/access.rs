@@ -29,7 +29,7 @@ pub(super) struct Access {
     login: Option<Login>,
     database: u32,
     tls: Option<TlsConnector>,
-    connect_timeout: Duration,
+    pub(super) connect_timeout: Duration,
     pub(super) command_timeout: Duration,
 }
 

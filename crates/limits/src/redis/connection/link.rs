@@ -1,6 +1,5 @@
 //! The connection to one server, kept open by a task of its own and shared by all calls.
 
-use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::access::Access;
 use super::error::{CallError, ConnectError};
+use super::outage::Outage;
 use super::settings::Address;
 
 /// Pauses between attempts to connect double from the first to the last of these.
@@ -211,7 +211,7 @@ async fn keep(shared: Arc<Shared>) {
     loop {
         let down = match shared.access.connect(&shared.address).await {
             Ok((connection, carrier)) => {
-                outage.ends(&shared.address);
+                outage.is_over(&shared.address);
                 let began_at = Instant::now();
                 let (give_up, given_up) = oneshot::channel();
                 shared.state.send_replace(State::Up(Arc::new(Live {
@@ -242,7 +242,7 @@ async fn keep(shared: Arc<Shared>) {
             State::Down(down)
         };
         if let State::Down(down) = &state {
-            outage.begins(&shared.address, down);
+            outage.goes_on(&shared.address, down);
         }
         shared.state.send_replace(state);
         sleep(pause).await;
@@ -254,28 +254,6 @@ async fn keep(shared: Arc<Shared>) {
 fn is_of_no_use(answer: &str) -> bool {
     let code = answer.split(' ').next().unwrap_or_default();
     matches!(code, "READONLY" | "NOAUTH")
-}
-
-/// Says once that a server is out of reach, again when the reason is another, and that it is back.
-#[derive(Default)]
-struct Outage {
-    reason: Option<String>,
-}
-
-impl Outage {
-    fn begins(&mut self, address: &Address, error: &Arc<ConnectError>) {
-        let reason = error.to_string();
-        if self.reason.as_ref() != Some(&reason) {
-            tracing::warn!(%address, error = &**error as &dyn Error, "Redis is out of reach");
-            self.reason = Some(reason);
-        }
-    }
-
-    fn ends(&mut self, address: &Address) {
-        if self.reason.take().is_some() {
-            tracing::info!(%address, "Redis is back");
-        }
-    }
 }
 
 impl fmt::Debug for Link {

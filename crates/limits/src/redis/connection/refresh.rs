@@ -1,7 +1,6 @@
 //! Reading the map of a cluster's slots whenever something casts doubt on it.
 
 use std::collections::HashSet;
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::cluster::{Map, Shared};
 use super::error::{CallError, ConnectError};
+use super::outage::Outage;
 use super::request::{self, Arg};
 use super::settings::Address;
 use super::slots::{self, Range};
@@ -26,10 +26,12 @@ type Failure = (Address, Arc<ConnectError>);
 /// Keeps the map current until it is aborted.
 pub(super) async fn keep(shared: Arc<Shared>) {
     let mut pause = PAUSE_MIN;
+    let mut outage = Outage::default();
     loop {
         match read(&shared).await {
             Ok(ranges) => {
                 pause = PAUSE_MIN;
+                outage.is_over(&shared.seeds[0]);
                 let owners: HashSet<&Address> = ranges.iter().map(|range| &range.owner).collect();
                 shared.retain(|address| owners.contains(address) || shared.seeds.contains(address));
                 shared.map.send_replace(Map::Known(Arc::new(ranges)));
@@ -37,7 +39,7 @@ pub(super) async fn keep(shared: Arc<Shared>) {
                 shared.doubt.notified().await;
             }
             Err((address, error)) => {
-                tracing::warn!(%address, error = &*error as &dyn Error, "the map of the Redis cluster cannot be read");
+                outage.goes_on(&address, &error);
                 shared.map.send_if_modified(|map| {
                     let is_unknown = !matches!(map, Map::Known(_));
                     if is_unknown {
@@ -59,7 +61,8 @@ async fn read(shared: &Shared) -> Result<Vec<Range>, Failure> {
     asked.truncate(ASKED_MAX);
     let asked = asked.into_iter().map(|link| {
         Box::pin(async move {
-            let deadline = Instant::now() + shared.access.command_timeout;
+            // Nobody waits for this, and the connection may have to be made first.
+            let deadline = Instant::now() + shared.access.connect_timeout + shared.access.command_timeout;
             let command = request::command("CLUSTER", None, &[Arg::from("SLOTS")]);
             let answer = link.send(&command, deadline).await;
             match answer.map(|answer| slots::ranges(answer, link.address())) {
