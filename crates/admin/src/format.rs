@@ -155,6 +155,19 @@ pub fn percent(used: i64, limit: i64) -> Option<i64> {
     (limit > 0).then(|| i64::try_from(i128::from(used.max(0)) * 100 / i128::from(limit)).unwrap_or(i64::MAX))
 }
 
+/// What `part` is of `whole`, in whole percent; what is not nothing is not written as 0 %, and what is not all not as 100 %.
+pub fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "–".to_owned();
+    }
+    let percent = (u128::from(part) * 200 / u128::from(whole)).div_ceil(2);
+    match percent {
+        0 if part > 0 => "under 1 %".to_owned(),
+        100 if part < whole => "over 99 %".to_owned(),
+        _ => format!("{percent} %"),
+    }
+}
+
 /// A month in words: `November 2026`.
 pub fn month_name(month: Month) -> String {
     month.first_day().format("%B %Y").to_string()

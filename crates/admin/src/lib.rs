@@ -11,6 +11,8 @@ pub mod chart;
 pub mod error;
 pub mod form;
 pub mod format;
+pub mod limit_names;
+pub mod lookbacks;
 pub mod page;
 pub mod pages;
 pub mod protection;

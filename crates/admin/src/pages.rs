@@ -5,6 +5,7 @@
 )]
 
 pub mod connect;
+pub mod early_retries;
 pub mod invitation;
 pub mod keys;
 pub mod ledger;
@@ -14,6 +15,8 @@ pub mod not_found;
 pub mod overview;
 pub mod people;
 pub mod plans;
+pub mod priorities;
+pub mod rehearsal;
 pub mod reports;
 pub mod settings;
 pub mod setup;

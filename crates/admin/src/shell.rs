@@ -156,11 +156,15 @@ fn brand() -> AnyView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Overview,
+    QuotaTree,
+    Explain,
     Tenants,
     Plans,
     Keys,
     Models,
     Upstreams,
+    Priorities,
+    Rehearsal,
     Ledger,
     Reports,
     People,
@@ -170,13 +174,17 @@ enum Place {
 }
 
 impl Place {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 16] = [
         Self::Overview,
+        Self::QuotaTree,
+        Self::Explain,
         Self::Tenants,
         Self::Plans,
         Self::Keys,
         Self::Models,
         Self::Upstreams,
+        Self::Priorities,
+        Self::Rehearsal,
         Self::Ledger,
         Self::Reports,
         Self::People,
@@ -188,11 +196,15 @@ impl Place {
     fn href(self) -> &'static str {
         match self {
             Self::Overview => "/",
+            Self::QuotaTree => "/quota-tree",
+            Self::Explain => "/explain",
             Self::Tenants => "/tenants",
             Self::Plans => "/plans",
             Self::Keys => "/keys",
             Self::Models => "/models",
             Self::Upstreams => "/upstreams",
+            Self::Priorities => "/priorities",
+            Self::Rehearsal => "/rehearsal",
             Self::Ledger => "/ledger",
             Self::Reports => "/reports",
             Self::People => "/people",
@@ -206,6 +218,9 @@ impl Place {
         match self {
             Self::Overview if visitor.is_member() => "My usage",
             Self::Overview => "Overview",
+            Self::QuotaTree if visitor.is_member() => "My limits",
+            Self::QuotaTree => "Quota tree",
+            Self::Explain => "Explain",
             Self::Tenants if visitor.is_manager() => "My tenant",
             Self::Tenants => "Tenants",
             Self::Plans => "Plans",
@@ -213,6 +228,8 @@ impl Place {
             Self::Keys => "Keys",
             Self::Models => "Models and prices",
             Self::Upstreams => "Upstreams",
+            Self::Priorities => "Priorities",
+            Self::Rehearsal => "Rehearsal",
             Self::Ledger if visitor.is_member() => "My requests",
             Self::Ledger => "Ledger",
             Self::Reports => "Reports",
@@ -226,9 +243,11 @@ impl Place {
     /// The navigation shows only what the role may open; the operations behind the pages decide for themselves.
     fn is_open_to(self, visitor: &Visitor) -> bool {
         match self {
-            Self::Overview | Self::Keys | Self::Ledger | Self::Connect => true,
-            Self::Tenants | Self::Reports | Self::People => !visitor.is_member(),
-            Self::Plans | Self::Models | Self::Upstreams | Self::Settings | Self::Status => visitor.sees_everything(),
+            Self::Overview | Self::QuotaTree | Self::Explain | Self::Keys | Self::Ledger | Self::Connect => true,
+            Self::Tenants | Self::Priorities | Self::Reports | Self::People => !visitor.is_member(),
+            Self::Plans | Self::Models | Self::Upstreams | Self::Rehearsal | Self::Settings | Self::Status => {
+                visitor.sees_everything()
+            }
         }
     }
 

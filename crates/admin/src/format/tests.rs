@@ -58,3 +58,20 @@ fn sizes_change_their_unit() {
     assert_eq!(bytes(1_536), "1.5 KiB");
     assert_eq!(bytes(5 * 1_024 * 1_024), "5.0 MiB");
 }
+
+#[test]
+fn a_share_is_neither_nothing_nor_all_unless_it_is() {
+    for (part, whole, text) in [
+        (0, 0, "–"),
+        (0, 7, "0 %"),
+        (1, 1_000, "under 1 %"),
+        (1, 3, "33 %"),
+        (1, 2, "50 %"),
+        (2, 3, "67 %"),
+        (999, 1_000, "over 99 %"),
+        (7, 7, "100 %"),
+        (u64::MAX, u64::MAX, "100 %"),
+    ] {
+        assert_eq!(super::share(part, whole), text, "{part} of {whole}");
+    }
+}

@@ -6,7 +6,7 @@ use control::{ControlError, FieldError};
 use domain::ids::{KeyId, RequestId};
 use domain::key_text::masked;
 use domain::ledger::{Attempt, Identity, Outcome, Rejection, ScopeCheck, Settlement};
-use domain::limits::Dimension;
+use domain::limits::{Dimension, Scope};
 use domain::money::Nanos;
 use domain::prices::Price;
 use domain::refusals::RefusalCode;
@@ -16,6 +16,7 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page, id_of_path};
+use crate::pages::rehearsal;
 use crate::shell;
 use crate::table::{self, Tone, badge, facts, figures, words};
 use crate::visit::{Visit, Visitor, address};
@@ -370,7 +371,8 @@ pub fn entry() -> AnyView {
             LedgerEntry::Settlement(entry) => {
                 let price = price_of(&visit, visitor, entry).await?;
                 let upstream = upstream_of(&visit, visitor, entry).await?;
-                settlement(&named, entry, price.as_ref(), upstream, &visit.format)
+                let rehearsed = verdicts(&visit, visitor, &named, entry).await?;
+                view! { {settlement(&named, entry, price.as_ref(), upstream, &visit.format)} {rehearsed} }.into_any()
             }
             LedgerEntry::Rejection(entry) => rejection(&named, entry, &visit.format),
         };
@@ -400,6 +402,23 @@ async fn upstream_of(visit: &Visit, visitor: &Visitor, entry: &Settlement) -> Re
         .into_iter()
         .find(|upstream| upstream.id == id)
         .map(|upstream| upstream.name))
+}
+
+/// What limits in rehearsal would have done.
+async fn verdicts(
+    visit: &Visit,
+    visitor: &Visitor,
+    named: &Named<LedgerEntry>,
+    entry: &Settlement,
+) -> Result<AnyView, PageError> {
+    let control = &visit.state.control;
+    let limits = control.rehearsed_limits(&visitor.actor, &entry.rehearsed).await?;
+    Ok(rehearsal::verdicts(&entry.rehearsed, &limits, |scope| match scope {
+        Scope::Tenant(_) => named.tenant_name.clone(),
+        Scope::User(..) => named.user_name.clone(),
+        Scope::Key(_) => named.key_name.clone(),
+        _ => None,
+    }))
 }
 
 fn settlement(
@@ -601,6 +620,7 @@ fn rejection(named: &Named<LedgerEntry>, entry: &Rejection, format: &Format) -> 
                 ("Limit's key", entry.limit_key.clone().unwrap_or_default().into_any()),
                 ("Retry after", retry.into_any()),
                 ("Equal refusals", format::signed_count(entry.refusal_count).into_any()),
+                ("Before the wait was over", early(entry).into_any()),
                 ("Tried before", entry.caller_retries.map_or("not said".to_owned(), |retries| retries.to_string()).into_any()),
                 ("Expected", format!(
                     "{} in, {} out, {}",
@@ -622,6 +642,15 @@ fn rejection(named: &Named<LedgerEntry>, entry: &Rejection, format: &Format) -> 
         </section>
     }
     .into_any()
+}
+
+/// Whether the key came back although it had been told to wait.
+fn early(entry: &Rejection) -> String {
+    match (entry.early_count, entry.refusal_count) {
+        (0, _) => "no".to_owned(),
+        (_, 1) => "yes".to_owned(),
+        (early, all) => format!("{} of {}", format::signed_count(early), format::signed_count(all)),
+    }
 }
 
 fn check_row(check: &ScopeCheck, format: &Format) -> AnyView {

@@ -1,5 +1,6 @@
 //! The first page: this month so far against its budgets. Members see their own use.
 
+use control::lookback::Lookback;
 use control::reports::{OverviewView, ReportFilter, ReportRow};
 use control::tenants::TenantSummary;
 use domain::key_text::masked;
@@ -12,6 +13,7 @@ use crate::chart;
 use crate::error::PageError;
 use crate::format::{self, Format};
 use crate::page::{self, Page};
+use crate::pages::early_retries;
 use crate::shell;
 use crate::table::{self, figures, meter, words};
 use crate::visit::{Visit, Visitor, address};
@@ -45,6 +47,7 @@ pub fn view() -> AnyView {
                 {rejections(&view.overview.totals)}
             </div>
             {top_keys(&view, format)}
+            {keys_that_do_not_wait(&visit, visitor).await?}
             {completeness(&view.overview.completeness, format)}
         };
         Ok(Page::new(title, content.into_any()))
@@ -321,6 +324,20 @@ fn top_keys(view: &OverviewView, format: &Format) -> AnyView {
         </section>
     }
     .into_any()
+}
+
+/// Only where there are any: the page of priorities says so when there are none.
+async fn keys_that_do_not_wait(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError> {
+    let lookback = Lookback::default();
+    let keys = visit
+        .state
+        .control
+        .early_retries(&visitor.actor, None, lookback, visit.now())
+        .await?;
+    if keys.is_empty() {
+        return Ok(().into_any());
+    }
+    Ok(early_retries::card(&keys, visitor))
 }
 
 fn key_row(row: &ReportRow, format: &Format) -> AnyView {
