@@ -6,7 +6,7 @@ use control::prices::{PriceDraft, RatesText};
 use control::rows::{ModelRow, StoredPrice, UpstreamRow};
 use control::{ControlError, FieldError};
 use domain::ids::PriceId;
-use domain::limits::Scope;
+use domain::limits::{Scope, Target};
 use domain::policy::{Encoding, Route};
 use domain::prices::{Price, PriceTier};
 use leptos::prelude::*;
@@ -17,6 +17,7 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page};
+use crate::pages::limits;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, facts, figures, words};
@@ -158,8 +159,12 @@ pub fn edit() -> AnyView {
         } else {
             model_facts(&row, &upstreams)
         };
-        let limits = address("/limits", &[("of", &Scope::Model(name.as_str().into()).to_string())]);
-        let actions = view! { {state(&row)} <a class="button" href=limits>"Limits"</a> };
+        let limits = limits::address_of(&Target::Node(Scope::Model(name.as_str().into())));
+        let group_limits = row.model.group.as_ref().map(|group| {
+            let href = limits::address_of(&Target::Node(Scope::ModelGroup(group.clone())));
+            view! { <a class="button" href=href>{format!("Limits of {group} together")}</a> }
+        });
+        let actions = view! { {state(&row)} {group_limits} <a class="button" href=limits>"Limits"</a> };
         let content = view! {
             {shell::page_head(name.clone(), "", actions.into_any())}
             <section class="card">

@@ -6,6 +6,7 @@ use control::fields::Fields;
 use control::people::{INVITATION_DAYS, Invitation, PersonDraft};
 use control::rows::Person;
 use domain::ids::PersonId;
+use domain::limits::{Scope, Target};
 use domain::people::Role;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::page::{self, Page};
+use crate::pages::limits;
 use crate::session;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
@@ -52,6 +54,11 @@ fn row(person: &Person, visit: &Visit, visitor: &Visitor, may_change: bool) -> A
         .signed_in_at
         .map_or("never".to_owned(), |at| visit.format.bare_minute(at));
     let is_self = visitor.actor.person_id() == Some(person.id);
+    let limits = person.tenant_id.map(|tenant| {
+        let user = Target::Node(Scope::User(tenant, person.id.to_string().into()));
+        let label = format!("Limits of {}", person.name);
+        view! { <a class="button" href=limits::address_of(&user) aria-label=label>"Limits"</a> }
+    });
     let actions = (may_change && !is_self).then(|| actions(person));
     view! {
         <tr>
@@ -61,7 +68,9 @@ fn row(person: &Person, visit: &Visit, visitor: &Visitor, may_change: bool) -> A
             <td>{person.tenant_name.clone()}</td>
             <td>{state}</td>
             <td class="nowrap">{signed_in}</td>
-            <td class="row-actions">{actions}</td>
+            <td class="row-actions">
+                <div class="actions actions-end">{limits} {actions}</div>
+            </td>
         </tr>
     }
     .into_any()
@@ -85,21 +94,19 @@ fn actions(person: &Person) -> AnyView {
         .into_any();
     }
     view! {
-        <div class="actions actions-end">
-            <form method="post" action=CreatePersonLink::PATH>
-                <input type="hidden" name="id" value=id.clone() />
-                <button class="button" type="submit" aria-label=format!("New link for {name}")>"New link"</button>
+        <form method="post" action=CreatePersonLink::PATH>
+            <input type="hidden" name="id" value=id.clone() />
+            <button class="button" type="submit" aria-label=format!("New link for {name}")>"New link"</button>
+        </form>
+        // One more step: what this revokes cannot be brought back.
+        <details class="ask">
+            <summary class="button" aria-label=format!("Close {name}'s account")>"Close"</summary>
+            <form method="post" action=DisablePerson::PATH>
+                {hidden()}
+                <p>"Ends their sessions and revokes their keys for good."</p>
+                <button class="button button-danger" type="submit">"Close the account"</button>
             </form>
-            // One more step: what this revokes cannot be brought back.
-            <details class="ask">
-                <summary class="button" aria-label=format!("Close {name}'s account")>"Close"</summary>
-                <form method="post" action=DisablePerson::PATH>
-                    {hidden()}
-                    <p>"Ends their sessions and revokes their keys for good."</p>
-                    <button class="button button-danger" type="submit">"Close the account"</button>
-                </form>
-            </details>
-        </div>
+        </details>
     }
     .into_any()
 }
