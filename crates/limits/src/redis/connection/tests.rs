@@ -53,6 +53,13 @@ async fn a_user_who_may_not_load_scripts_may_run_them() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_know_clients_by_name_is_used() {
+    let options = Options::default().config("rename-command CLIENT \"\"");
+    let server = RedisServer::start_with(options).await;
+    assert_eq!(echo(&open(&server.url()), "ran").await, "ran");
+}
+
+#[tokio::test]
 async fn arguments_arrive_as_they_are() {
     let server = RedisServer::start().await;
     let connection = open(&server.url());
@@ -206,6 +213,24 @@ async fn one_pause_under_many_calls_is_one_silence() {
     // The same connection goes on, and gives each call its own answer.
     let clients = tollgate_clients(&server).await;
     eventually_echoes(&connection).await;
+    assert_eq!(tollgate_clients(&server).await, clients);
+}
+
+#[tokio::test]
+async fn silences_with_answers_in_between_do_not_add_up() {
+    let server = RedisServer::start().await;
+    let connection = open_short(&server.url());
+    eventually_echoes(&connection).await;
+    let clients = tollgate_clients(&server).await;
+    for _ in 0..5 {
+        server.pause();
+        let error = try_echo(&connection, "late").await.expect_err("nobody answers");
+        assert!(matches!(error, CallError::TimedOut { .. }), "{error}");
+        server.resume();
+        // As patient as a busy machine needs, unlike the call before.
+        assert_eq!(server.command(&["PING"]).await, "PONG");
+        eventually_echoes(&connection).await;
+    }
     assert_eq!(tollgate_clients(&server).await, clients);
 }
 
