@@ -36,6 +36,8 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/upstreams") view=pages::upstreams::list ssr=SsrMode::Async />
                 <Route path=path!("/upstreams/new") view=pages::upstreams::new ssr=SsrMode::Async />
                 <Route path=path!("/upstreams/:id") view=pages::upstreams::edit ssr=SsrMode::Async />
+                <Route path=path!("/quota-tree") view=pages::quota_tree::view ssr=SsrMode::Async />
+                <Route path=path!("/explain") view=pages::explain::view ssr=SsrMode::Async />
                 <Route path=path!("/limits") view=pages::limits::edit ssr=SsrMode::Async />
                 <Route path=path!("/limits/edit") view=pages::limits::one::edit ssr=SsrMode::Async />
                 <Route path=path!("/priorities") view=pages::priorities::view ssr=SsrMode::Async />

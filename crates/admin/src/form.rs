@@ -150,6 +150,7 @@ impl<F> Filled<F> {
                     autocomplete=field.autocomplete
                     inputmode=field.inputmode
                     placeholder=field.placeholder
+                    list=field.suggestions
                     readonly=field.is_fixed
                     aria-describedby=described_by
                     aria-invalid=is_invalid.then_some("true")
@@ -289,6 +290,7 @@ pub struct Field {
     autocomplete: Option<&'static str>,
     inputmode: Option<&'static str>,
     placeholder: Option<&'static str>,
+    suggestions: Option<&'static str>,
 }
 
 impl Field {
@@ -304,6 +306,7 @@ impl Field {
             autocomplete: Some("off"),
             inputmode: None,
             placeholder: None,
+            suggestions: None,
         }
     }
 
@@ -365,6 +368,12 @@ impl Field {
     /// An amount of money.
     pub fn amount(mut self) -> Self {
         self.inputmode = Some("decimal");
+        self
+    }
+
+    /// Browsers suggest what the `datalist` with this id lists; anything else can be written, too.
+    pub fn suggestions(mut self, list: &'static str) -> Self {
+        self.suggestions = Some(list);
         self
     }
 

@@ -16,6 +16,7 @@ pub mod lookbacks;
 pub mod page;
 pub mod pages;
 pub mod protection;
+pub mod reading;
 pub mod router;
 pub mod session;
 pub mod shell;

@@ -6,6 +6,7 @@
 
 pub mod connect;
 pub mod early_retries;
+pub mod explain;
 pub mod invitation;
 pub mod keys;
 pub mod ledger;
@@ -16,6 +17,7 @@ pub mod overview;
 pub mod people;
 pub mod plans;
 pub mod priorities;
+pub mod quota_tree;
 pub mod rehearsal;
 pub mod reports;
 pub mod settings;
