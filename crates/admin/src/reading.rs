@@ -37,7 +37,7 @@ pub fn gauge(
             <p class="gauge-name">{subject} {name.clone()} " " <small>{source(&live.limit.target)}</small> " " {rehearsed}</p>
             <p class="gauge-figure">{figure}</p>
             <div class="gauge-level">{level}</div>
-            <p class="gauge-note">{note}</p>
+            {(!note.is_empty()).then(|| view! { <p class="gauge-note">{note}</p> })}
         </li>
     }
     .into_any()

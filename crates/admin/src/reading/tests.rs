@@ -54,7 +54,7 @@ fn live(dimension: Dimension, value: u64) -> LiveLimit {
 fn text(live: &LiveLimit) -> String {
     let html = html(live);
     let mut text = String::new();
-    for piece in html.replace("<!-->", "").split('<') {
+    for piece in html.replace("<!--<() />-->", "").split('<') {
         text.push_str(piece.split_once('>').map_or("", |(_, text)| text));
         text.push(' ');
     }
