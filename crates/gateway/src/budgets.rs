@@ -5,16 +5,15 @@
 //! journal's entries it contains, and the counters add those past it. A new budget begins to count before its base is
 //! read, and opens only with one that contains everything settled until then.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use domain::error_chain::chain;
-use domain::limits::{Dimension, Limit, Scope};
-use domain::policy::Settings;
+use domain::limits::{Dimension, Scope};
 use ledger::Journal;
-use limits::{BudgetBase, BudgetKey, Limits};
+use limits::{BegunBudgets, BudgetKey, Limits, Now};
 use store::budgets::{BudgetFilter, Spent};
 use store::{Store, StoreError};
 use tokio::sync::{Mutex, Notify, mpsc};
@@ -110,22 +109,12 @@ impl Budgets {
     /// Reads the bases of the policy's budgets, and of those already known, for the periods of now.
     pub async fn load(&self, policy: &PolicySnapshot, which: Which) -> Result<(), StoreError> {
         let now = self.clock.now();
-        let mut wanted: HashSet<BudgetKey> = HashSet::new();
-        for node in policy.known_scopes() {
-            for limit in node.limits.iter().filter(|limit| limit.dimension.is_budget()) {
-                wanted.insert(BudgetKey::of(&node, limit, now.wall, policy.settings.time_zone));
-            }
-        }
+        let mut wanted: HashSet<BudgetKey> = budgets_of(policy, now.wall).collect();
         if which == Which::All {
-            wanted.extend(self.limits.budgets(now).await.into_iter().map(|state| state.key));
+            wanted.extend(self.limits.budgets(now).await);
         } else {
-            let mut missing = HashSet::new();
-            for key in wanted {
-                if !self.limits.has_budget(&key, now).await {
-                    missing.insert(key);
-                }
-            }
-            wanted = missing;
+            let known: Vec<BudgetKey> = wanted.into_iter().collect();
+            wanted = self.closed(&known, policy, now).await.into_iter().collect();
         }
         if which == Which::Missing && !wanted.is_empty() {
             // Beforehand: this may be given up any time, and then they want to be read again soon.
@@ -137,14 +126,12 @@ impl Budgets {
     /// How many of the policy's budgets are closed now, for want of a base.
     pub async fn count_closed(&self, policy: &PolicySnapshot) -> u64 {
         let now = self.clock.now();
-        let mut closed = 0;
-        for node in policy.known_scopes() {
-            for limit in node.limits.iter().filter(|limit| limit.dimension.is_budget()) {
-                let key = BudgetKey::of(&node, limit, now.wall, policy.settings.time_zone);
-                closed += u64::from(!self.limits.has_budget(&key, now).await);
-            }
-        }
-        closed
+        let keys: Vec<BudgetKey> = budgets_of(policy, now.wall).collect();
+        self.closed(&keys, policy, now).await.len() as u64
+    }
+
+    async fn closed(&self, keys: &[BudgetKey], policy: &PolicySnapshot, now: Now) -> Vec<BudgetKey> {
+        self.limits.closed_budgets(keys, policy.settings.time_zone, now).await
     }
 
     /// Waits until new budgets have begun. Those that were not read in time, or that Postgres was behind for, are closed:
@@ -158,12 +145,15 @@ impl Budgets {
             return Ok(());
         }
         let wanted: Vec<BudgetKey> = wanted.into_iter().collect();
-        self.begin(&wanted).await;
+        let begun = self.begin(policy, &wanted).await;
+        if begun.wanted.is_empty() {
+            return Ok(());
+        }
         // One filter that Postgres cannot take must not keep all others from being read: the batch is halved until it is
         // alone, and its budget stays closed.
-        let mut batches = vec![wanted];
+        let mut batches = vec![begun.wanted.clone()];
         while let Some(mut batch) = batches.pop() {
-            match self.read_batch(policy, &batch).await {
+            match self.read_batch(policy, &batch, &begun).await {
                 Ok(()) => {}
                 Err(error) if error.is_content() && batch.len() > 1 => {
                     let rest = batch.split_off(batch.len() / 2);
@@ -183,43 +173,70 @@ impl Budgets {
         Ok(())
     }
 
-    async fn read_batch(&self, policy: &PolicySnapshot, wanted: &[BudgetKey]) -> Result<(), StoreError> {
+    async fn read_batch(
+        &self,
+        policy: &PolicySnapshot,
+        wanted: &[BudgetKey],
+        begun: &BegunBudgets,
+    ) -> Result<(), StoreError> {
         let filters: Vec<BudgetFilter> = wanted.iter().map(|key| filter(key, policy)).collect();
         let sums = self.store.budgets_spent(&filters).await?;
-        let mark = sums.marks.get(&self.instance).copied().unwrap_or(0);
+        let marks: BTreeMap<String, u64> = sums.marks.into_iter().collect();
+        let mark = marks.get(&self.instance).copied().unwrap_or(0);
+        let contains = |(instance, least): (&String, &u64)| marks.get(instance).copied().unwrap_or(0) >= *least;
         if !self.journal.can_compare(mark) {
             // The shipper has not met Postgres since the directory was lost: nobody can say what the sums contain.
             self.begun.notify_one();
             return Ok(());
         }
-        let now = self.clock.now();
+        let is_complete = begun.least_marks.iter().all(contains);
+        let (now, zone) = (self.clock.now(), policy.settings.time_zone);
+        let mut unset = Vec::new();
         for (key, spent) in wanted.iter().zip(&sums.spent) {
-            let base = BudgetBase {
-                spent: spent_in(key.dimension, spent),
-                mark,
-            };
-            let is_set = self.limits.set_budget(key, base, now).await;
-            if !is_set && !self.limits.has_budget(key, now).await {
-                self.begun.notify_one();
+            let spent = spent_in(key.dimension, spent);
+            // Somebody's journal is not in Postgres as far as a first base has to contain it.
+            let is_early = !is_complete && begun.closed.contains(key);
+            if is_early
+                || !self
+                    .limits
+                    .set_budget(key, spent, &marks, &self.instance, zone, now)
+                    .await
+            {
+                unset.push(key.clone());
             }
+        }
+        if !self.closed(&unset, policy, now).await.is_empty() {
+            self.begun.notify_one();
         }
         Ok(())
     }
 
     /// Lets these budgets count from now on, and waits until Postgres has what was settled before.
-    async fn begin(&self, wanted: &[BudgetKey]) {
-        let now = self.clock.now();
-        let mut least_mark = 0;
-        for key in wanted {
-            let last_settled = || self.journal.last_ending_seq();
-            let mark = self.limits.begin_budget(key, last_settled, now).await;
-            least_mark = least_mark.max(mark.unwrap_or(0));
-        }
+    async fn begin(&self, policy: &PolicySnapshot, wanted: &[BudgetKey]) -> BegunBudgets {
+        let (now, zone) = (self.clock.now(), policy.settings.time_zone);
+        let last_settled = || self.journal.last_ending_seq();
+        let begun = self
+            .limits
+            .begin_budgets(wanted, last_settled, &self.instance, policy.version, zone, now)
+            .await;
+        let least_mark = begun.least_marks.get(&self.instance).copied().unwrap_or(0);
         let mut shipped = self.journal.shipped();
         let has_come = shipped.wait_for(|mark| *mark >= least_mark);
         // Too late is no error: the base is turned away, and read again.
         let _ = timeout(Duration::from_millis(SHIPMENT_WAIT_MS), has_come).await;
+        begun
     }
+}
+
+/// The policy's budgets for the periods of `at`.
+fn budgets_of(policy: &PolicySnapshot, at: DateTime<Utc>) -> impl Iterator<Item = BudgetKey> {
+    let zone = policy.settings.time_zone;
+    policy.known_scopes().into_iter().flat_map(move |node| {
+        let budgets = node.limits.iter().filter(|limit| limit.dimension.is_budget());
+        budgets
+            .map(|limit| BudgetKey::of(&node, limit, at, zone))
+            .collect::<Vec<_>>()
+    })
 }
 
 fn spent_in(dimension: Dimension, spent: &Spent) -> i64 {

@@ -130,7 +130,7 @@ impl Gateway {
         let asked = (answer.priority, estimate);
         let case = Case::new(caller, &user, &model, asked, self.random_u64())?;
         if let Some((tenant, name)) = case::limited_end_user(&user, &case.scopes) {
-            let counted = |scope: &Scope| self.limits.has_counters(scope);
+            let counted = |scope: &Scope| self.limits.has_counters(scope, now);
             if !self.end_users.would_take(tenant, &name, now.monotonic_ms, counted) {
                 return Err(case::too_many_end_users());
             }

@@ -13,7 +13,6 @@ use domain::ledger::{
 };
 use domain::money::Nanos;
 use domain::usage::{TokenUsage, UsageSource};
-use futures_util::FutureExt as _;
 use http::HeaderMap;
 use limits::{Hold, Now, Tightest};
 use protocol::headers;
@@ -363,8 +362,7 @@ impl Drop for Flight {
                 Ending::unused(outcome)
             };
             if let Some((hold, actual, seq, now)) = self.book(ending) {
-                // In memory settling never waits. A store that does is finished by the hold's own drop.
-                let _ = hold.settle(actual, seq, now).now_or_never();
+                hold.settle_later(actual, seq, now);
             }
         }
         self.gateway.flights.ended();

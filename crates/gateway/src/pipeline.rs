@@ -224,7 +224,7 @@ fn note_end_user(gateway: &Gateway, user: &RequestUser, scopes: &[ScopeLimits], 
     let Some((tenant, name)) = case::limited_end_user(user, scopes) else {
         return Ok(());
     };
-    let counted = |scope: &_| gateway.limits.has_counters(scope);
+    let counted = |scope: &_| gateway.limits.has_counters(scope, now);
     gateway
         .end_users
         .note(tenant, &name, now.monotonic_ms, counted)
