@@ -289,7 +289,7 @@ fn row(limit: &Limit, version: Option<i64>, target: &Target, format: &Format) ->
             <td>{limit.model.as_ref().map_or("all".to_owned(), |model| model.to_string())}</td>
             <td>{limit.priority.map_or("all", Priority::as_str)}</td>
             <td>{mode}</td>
-            <td>{gates(limit, version.is_some(), target)}</td>
+            <td class="nowrap">{gates(limit, version.is_some(), target)}</td>
             <td class="row-actions">{version.map(|version| row_actions(limit, version, target))}</td>
         </tr>
     }

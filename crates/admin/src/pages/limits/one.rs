@@ -44,7 +44,7 @@ pub fn edit() -> AnyView {
             }
         };
         let content = view! {
-            {shell::page_head(title.clone(), format!("A limit of {}. {}", subject.name, subject.explanation), ().into_any())}
+            {shell::page_head(title.clone(), format!("A limit of {}.", subject.name), ().into_any())}
             <section class="card">{content}</section>
         };
         Ok(Page::new(title, content.into_any()))
@@ -266,7 +266,10 @@ fn value_fields(visit: &Visit, form: &Filled<LimitForm>, wanted: &Wanted, target
         )
     });
     view! {
-        <div class="field-row">{form.text(value, &text.value)} {burst}</div>
+        <fieldset>
+            <legend>"Limit"</legend>
+            <div class="field-row">{form.text(value, &text.value)} {burst}</div>
+        </fieldset>
     }
     .into_any()
 }
@@ -375,8 +378,8 @@ fn effect_fields(form: &Filled<LimitForm>, dimension: Dimension) -> AnyView {
     let gates = (!dimension.is_request_cap()).then(|| {
         let percent = |name, label: &str, hint: &str| Field::new(name, label).whole().hint(hint);
         let upper = vec![
-            (String::new(), "are refused: retry later".to_owned()),
-            ("wait".to_owned(), "wait in the queue".to_owned()),
+            (String::new(), "Refuse others".to_owned()),
+            ("wait".to_owned(), "Let others wait".to_owned()),
         ];
         view! {
             <fieldset>
@@ -395,7 +398,7 @@ fn effect_fields(form: &Filled<LimitForm>, dimension: Dimension) -> AnyView {
                         &text.gate_upper_percent,
                     )}
                     {form.select(
-                        Field::new("gate_upper", "Others at the upper gate"),
+                        Field::new("gate_upper", "At the upper gate"),
                         &text.gate_upper,
                         upper,
                     )}

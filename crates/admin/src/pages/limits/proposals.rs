@@ -85,7 +85,7 @@ pub(super) fn card(target: &Target, view: &NodeLimitsView) -> AnyView {
         .into_any(),
         Target::Node(Scope::Upstream(_)) => view! {
             <p>
-                {format!("Stay at {UPSTREAM_PERCENT} % of what the provider allows the account, so that requests wait here instead of being refused there. Its usual limits per minute:")}
+                {format!("Stay at {UPSTREAM_PERCENT} % of what the provider allows the account, so that requests wait here instead of being refused there. What providers commonly allow:")}
             </p>
             {accounts(target)}
             <p>"Or state what this account may do:"</p>
