@@ -1,4 +1,4 @@
-//! The made-up organisation: three tenants, their people and keys, three models with prices, one provider.
+//! The made-up organisation: three tenants on two plans, their people and keys, three models with prices, one provider.
 
 use anyhow::Context as _;
 use chrono::{DateTime, Duration, Utc};
@@ -6,12 +6,13 @@ use control::keys::{Expiry, KeyDraft, KeyOwner};
 use control::limits::{LimitDraft, NodeLimits};
 use control::models::ModelDraft;
 use control::people::PersonDraft;
+use control::plans::PlanDraft;
 use control::prices::PriceDraft;
 use control::tenants::TenantDraft;
 use control::upstreams::{CredentialChange, UpstreamDraft};
 use control::{Actor, Control};
-use domain::ids::{KeyId, PersonId, TenantId, UpstreamId};
-use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Gates, Mode, Scope, Target};
+use domain::ids::{KeyId, PersonId, PlanId, TenantId, UpstreamId};
+use domain::limits::{Class, DEFAULT_WINDOW_SECONDS, Dimension, Gates, Mode, Scope, Target};
 use domain::money::Nanos;
 use domain::people::Role;
 use domain::periods::Period;
@@ -45,6 +46,7 @@ pub(super) struct Made {
 
 struct DemoTenant {
     name: &'static str,
+    plan: &'static str,
     monthly_cost_units: i64,
     requests_per_minute: u64,
     total_tokens_per_minute: u64,
@@ -53,9 +55,32 @@ struct DemoTenant {
     service: Option<(&'static str, u32, Priority)>,
 }
 
+struct DemoPlan {
+    name: &'static str,
+    ceiling: Priority,
+    user_requests_per_minute: u64,
+    key_concurrency: u64,
+}
+
+const PLANS: [DemoPlan; 2] = [
+    DemoPlan {
+        name: "Standard",
+        ceiling: Priority::High,
+        user_requests_per_minute: 20,
+        key_concurrency: 5,
+    },
+    DemoPlan {
+        name: "VIP",
+        ceiling: Priority::Critical,
+        user_requests_per_minute: 60,
+        key_concurrency: 20,
+    },
+];
+
 const TENANTS: [DemoTenant; 3] = [
     DemoTenant {
         name: "Atlas Search",
+        plan: "VIP",
         monthly_cost_units: 60,
         requests_per_minute: 300,
         total_tokens_per_minute: 400_000,
@@ -74,6 +99,7 @@ const TENANTS: [DemoTenant; 3] = [
     },
     DemoTenant {
         name: "Harbor Support",
+        plan: "Standard",
         monthly_cost_units: 25,
         requests_per_minute: 120,
         total_tokens_per_minute: 150_000,
@@ -83,6 +109,7 @@ const TENANTS: [DemoTenant; 3] = [
     },
     DemoTenant {
         name: "Kite Research",
+        plan: "Standard",
         monthly_cost_units: 4,
         requests_per_minute: 30,
         total_tokens_per_minute: 60_000,
@@ -158,8 +185,15 @@ pub(super) async fn create(control: &Control, simulator_url: &str, now: DateTime
         prices,
         keys: Vec::new(),
     };
+    let mut plans = Vec::new();
+    for plan in &PLANS {
+        let id = create_plan(control, &actor, plan, now)
+            .await
+            .with_context(|| plan.name)?;
+        plans.push((plan.name, id));
+    }
     for tenant in &TENANTS {
-        create_tenant(control, &actor, tenant, &mut made, now)
+        create_tenant(control, &actor, tenant, &plans, &mut made, now)
             .await
             .with_context(|| tenant.name)?;
     }
@@ -274,16 +308,39 @@ async fn create_shared_limits(
     Ok(())
 }
 
+async fn create_plan(control: &Control, actor: &Actor, plan: &DemoPlan, now: DateTime<Utc>) -> anyhow::Result<PlanId> {
+    let draft = PlanDraft {
+        name: plan.name.into(),
+        priority_ceiling: plan.ceiling,
+    };
+    let id = control.create_plan(actor, &draft, now).await?;
+    let of_user = NodeLimits {
+        requests_per_minute: Some(plan.user_requests_per_minute),
+        ..NodeLimits::default()
+    };
+    let of_key = NodeLimits {
+        concurrency: Some(plan.key_concurrency),
+        ..NodeLimits::default()
+    };
+    for (class, limits) in [(Class::User, of_user), (Class::Key, of_key)] {
+        control
+            .set_limits(actor, &Target::OfPlan(id, class), 0, &limits, now)
+            .await?;
+    }
+    Ok(id)
+}
+
 async fn create_tenant(
     control: &Control,
     actor: &Actor,
     tenant: &DemoTenant,
+    plans: &[(&'static str, PlanId)],
     made: &mut Made,
     now: DateTime<Utc>,
 ) -> anyhow::Result<()> {
     let draft = TenantDraft {
         name: tenant.name.into(),
-        plan_id: None,
+        plan_id: plans.iter().find(|(name, _)| *name == tenant.plan).map(|(_, id)| *id),
         priority_ceiling: Some(tenant.ceiling),
         has_strict_budgets: false,
         limits: NodeLimits {
