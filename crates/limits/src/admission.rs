@@ -1,5 +1,6 @@
 //! What admission is asked.
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -135,6 +136,11 @@ impl BudgetKey {
         }
     }
 
+    /// What one unit of a shared store is, in the unit of the dimension.
+    pub(crate) fn unit(&self) -> u64 {
+        unit_of(self.dimension)
+    }
+
     pub(crate) fn slot(&self) -> Slot {
         Slot {
             dimension: self.dimension,
@@ -151,7 +157,7 @@ impl BudgetKey {
 /// A budget's spend is this base and what was settled here past its mark. A later base replaces both, so that a
 /// difference between counters and ledger does not outlive the next reading, and no entry counts twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BudgetBase {
+pub(crate) struct BudgetBase {
     /// Tokens, or nano-units of money. Negative where credits outweigh the spend.
     pub spent: i64,
     /// The sum contains this instance's journal entries up to and including this sequence number. The first entry is
@@ -161,16 +167,35 @@ pub struct BudgetBase {
 
 impl BudgetBase {
     /// A period in which nothing has happened yet.
-    pub const ZERO: Self = Self { spent: 0, mark: 0 };
+    pub(crate) const ZERO: Self = Self { spent: 0, mark: 0 };
+}
+
+/// Budgets that count from now on, and what their bases have to contain to open them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BegunBudgets {
+    /// Those whose bases the caller is to read. Somebody else reads the others.
+    pub wanted: Vec<BudgetKey>,
+    /// Those of them that only a base with [`BegunBudgets::least_marks`] may open. Counters in memory see to it themselves.
+    pub closed: HashSet<BudgetKey>,
+    /// By gateway, the number of its last journal entry that nobody counted.
+    pub least_marks: BTreeMap<String, u64>,
 }
 
 /// A budget known here, for reading its base again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BudgetState {
+pub(crate) struct BudgetState {
     /// Which one.
     pub key: BudgetKey,
     /// The base in force; without one the budget is closed.
     pub base: Option<BudgetBase>,
+}
+
+/// What one unit of a shared store is: budgets of cost count in micro-units there, a thousand nano-units.
+pub(crate) fn unit_of(dimension: Dimension) -> u64 {
+    match dimension {
+        Dimension::BudgetCost => 1_000,
+        _ => 1,
+    }
 }
 
 /// What `dimension` counts of `amounts`; one for those that count requests.

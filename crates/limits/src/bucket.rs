@@ -25,6 +25,14 @@ impl Bucket {
         }
     }
 
+    /// An empty one.
+    pub(crate) fn empty(window_seconds: u32, value: u64, burst: u64, now_ms: u64) -> Self {
+        Self {
+            level: 0,
+            ..Self::full(window_seconds, value, burst, now_ms)
+        }
+    }
+
     /// What another place has counted: whole tokens, and the rest in tokens times the window's milliseconds; refilled
     /// last by this value up to this burst.
     pub(crate) fn counted(window_seconds: u32, level: (i64, i64), limit: (u64, u64), refilled_ms: u64) -> Self {

@@ -49,11 +49,16 @@ impl Budget {
     }
 
     /// What another place has counted in this period; closed without a base.
-    pub(crate) fn counted(span: Span, base: Option<i64>, since: u64, held: u64) -> Self {
+    pub(crate) fn counted(span: Span, base: Option<i64>, since: u64, held: u64, set_aside: u64) -> Self {
         Self {
-            current: BudgetSpan::counted(span, base, since, held),
+            current: BudgetSpan::counted(span, base, since, held, set_aside),
             ..Self::new(span, span.start)
         }
+    }
+
+    /// Periods to come are closed until they have a base, too: others count in them.
+    pub(crate) fn never_start_at_zero(&mut self) {
+        self.first_seen = DateTime::<Utc>::MAX_UTC;
     }
 
     pub(crate) fn current(&self) -> &BudgetSpan {
@@ -196,15 +201,18 @@ pub(crate) struct BudgetSpan {
     /// Settled without an entry in the journal: no base will ever contain it.
     unjournalled: u128,
     pub(crate) holds: Members,
+    /// Held back for gateways that may lose the shared counters.
+    set_aside: u64,
 }
 
 impl BudgetSpan {
     /// What another place has counted.
-    fn counted(span: Span, base: Option<i64>, since: u64, held: u64) -> Self {
+    fn counted(span: Span, base: Option<i64>, since: u64, held: u64, set_aside: u64) -> Self {
         Self {
             base: base.map(|spent| BudgetBase { spent, mark: 0 }),
             unjournalled: u128::from(since),
             holds: Members::counted(held),
+            set_aside,
             ..Self::new(span, None)
         }
     }
@@ -218,7 +226,13 @@ impl BudgetSpan {
             since_total: 0,
             unjournalled: 0,
             holds: Members::default(),
+            set_aside: 0,
         }
+    }
+
+    /// What is in the way of a request, and not spent.
+    pub(crate) fn held_back(&self) -> u128 {
+        self.holds.total() + u128::from(self.set_aside)
     }
 
     pub(crate) fn base(&self) -> Option<BudgetBase> {

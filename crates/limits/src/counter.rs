@@ -100,6 +100,23 @@ impl Counter {
         })
     }
 
+    /// As it would be now had everything been used up at `since_ms`.
+    pub(crate) fn drain(&mut self, limit: &Limit, since_ms: u64, now: Now) {
+        match &mut self.kind {
+            Kind::Requests(window) => {
+                // One request is no burst, and tells the others how long to wait.
+                *window = Window::used_up(limit.window_seconds, limit.value.saturating_sub(1), since_ms);
+                window.advance(now.monotonic_ms);
+            }
+            Kind::Tokens { bucket, .. } => {
+                *bucket = Bucket::empty(limit.window_seconds, limit.value, limit.burst_tokens(), since_ms);
+                bucket.refill_as_before(now.monotonic_ms);
+            }
+            Kind::Concurrency(_) => {}
+            Kind::Budget(budget) => budget.never_start_at_zero(),
+        }
+    }
+
     /// A request meets it under this limit.
     pub(crate) fn meet(&mut self, limit: &Limit, tenant: Option<TenantId>) {
         if matches!(self.kind, Kind::Budget(_)) {
@@ -323,7 +340,7 @@ impl Counter {
             remaining: self.remaining(limit, now),
             utilisation_percent: usage.percent_of(limit.value),
             is_known: true,
-            ..reading::untouched(scope, limit)
+            ..reading::untouched(scope, limit, chrono_tz::UTC, now.wall)
         };
         match &self.kind {
             Kind::Requests(window) => reading.reset_ms = Some(window.wait_ms(0, now.monotonic_ms)),

@@ -128,7 +128,7 @@ fn check_room(limit: &Limit, counter: &Counter, need: u64, now: Now) -> Result<(
             if left < 0 {
                 return Err(exhausted);
             }
-            if u128::try_from(left).unwrap_or(0) < span.holds.total() {
+            if u128::try_from(left).unwrap_or(0) < span.held_back() {
                 return Err(Refusal::new(RefusalCode::BudgetHeld, Some(BUDGET_HELD_RETRY_MS)));
             }
             Ok(())

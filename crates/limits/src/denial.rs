@@ -8,7 +8,7 @@ use domain::refusals::RefusalCode;
 use crate::decide::Refusal;
 use crate::names;
 use crate::node::{Check, Level};
-use crate::{Admission, BudgetKey, Now, Tightest};
+use crate::{BudgetKey, Now, Tightest};
 
 /// The refusal worth telling. Where several limits refuse: the first in the order of the tree that time does not heal
 /// (too large, exhausted); else the first closed budget; else the first gate that does not let wait; else the one with
@@ -64,7 +64,7 @@ pub(crate) struct Candidate {
 
 impl Candidate {
     /// The refusal worth telling of these scopes; `None` where nothing refuses.
-    pub(crate) fn of(levels: &[Level<'_>], admission: &Admission<'_>, now: Now) -> Option<Self> {
+    pub(crate) fn of(levels: &[Level<'_>], now: Now) -> Option<Self> {
         let mut told: Option<(&Level<'_>, &Limit, &Check, Refusal)> = None;
         for level in levels {
             for (limit, check, refusal) in level.refusals() {
@@ -113,8 +113,8 @@ pub(crate) fn is_worse(later: &Refusal, earlier: &Refusal) -> bool {
 }
 
 /// The denial of a tree in which something refuses.
-pub(crate) fn of_tree(tree: &[Level<'_>], admission: &Admission<'_>, now: Now) -> Option<Box<Denial>> {
-    Candidate::of(tree, admission, now).map(|candidate| with_tree(candidate, tree, now))
+pub(crate) fn of_tree(tree: &[Level<'_>], now: Now) -> Option<Box<Denial>> {
+    Candidate::of(tree, now).map(|candidate| with_tree(candidate, tree, now))
 }
 
 /// The denial with the chain, the closed budgets and the readings of the tree.

@@ -30,7 +30,7 @@ pub(crate) fn explain(nodes: Vec<Node>, admission: &Admission<'_>, settings: &Se
         let first = explanation.answers.len();
         let cell = Mutex::new(node.clone());
         let level = Level::look(cell.lock(), &candidate.scope, admission, settings, now);
-        let refused = Candidate::of(std::slice::from_ref(&level), admission, now);
+        let refused = Candidate::of(std::slice::from_ref(&level), now);
         drop(level);
         let refusals = ask(node, &candidate.scope, admission, settings, now, &mut explanation);
         let Some(refused) = refused else {
@@ -84,7 +84,7 @@ fn ask(
             Some(counter) => counter.reading(&of.scope, limit, now),
             None => domain::readings::Reading {
                 utilisation_percent: level.utilisation_percent(check, now),
-                ..untouched(&of.scope, limit)
+                ..untouched(&of.scope, limit, admission.time_zone, now.wall)
             },
         };
         into.answers.push(LimitAnswer {

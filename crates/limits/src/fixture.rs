@@ -1,5 +1,6 @@
 //! Builders for this crate's tests: limits, scopes, a clock that the test moves.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -15,7 +16,8 @@ use domain::priority::Priority;
 use domain::readings::Reading;
 use uuid::Uuid;
 
-use crate::{Admission, BudgetBase, BudgetKey, Denial, Hold, Limits, Now, ScopeLimits, Settings, UpstreamCandidate};
+use crate::memory::Memory;
+use crate::{Admission, BudgetKey, Denial, Hold, Limits, Now, ScopeLimits, Settings, UpstreamCandidate};
 
 /// The memory store never waits: its futures are ready at once.
 pub(crate) fn ready<F: Future>(future: F) -> F::Output {
@@ -87,6 +89,23 @@ pub(crate) fn amounts(input_tokens: u64, output_tokens: u64, cost: i64) -> Amoun
     }
 }
 
+/// The one gateway of a test.
+pub(crate) const INSTANCE: &str = "one";
+
+pub(crate) async fn set_budget(limits: &Limits, key: &BudgetKey, spent: i64, mark: u64, now: Now) -> bool {
+    let marks = BTreeMap::from([(INSTANCE.to_owned(), mark)]);
+    limits.set_budget(key, spent, &marks, INSTANCE, Tz::UTC, now).await
+}
+
+pub(crate) fn memory(world: &World) -> &Memory {
+    world.limits.in_memory().expect("counters in memory")
+}
+
+pub(crate) fn has_budget(world: &World, key: &BudgetKey) -> bool {
+    let keys = std::slice::from_ref(key);
+    ready(world.limits.closed_budgets(keys, Tz::UTC, world.now)).is_empty()
+}
+
 /// Limits, a clock, and what every request of a test has in common.
 pub(crate) struct World {
     pub(crate) limits: Limits,
@@ -130,7 +149,7 @@ impl World {
 
     pub(crate) fn set_budgets(&self, spent: i64, mark: u64) {
         for key in self.budget_keys() {
-            ready(self.limits.set_budget(&key, BudgetBase { spent, mark }, self.now));
+            ready(set_budget(&self.limits, &key, spent, mark, self.now));
         }
     }
 

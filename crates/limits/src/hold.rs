@@ -1,5 +1,6 @@
 //! What admission took from every scope for one request.
 
+use std::fmt;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -11,7 +12,8 @@ use domain::priority::Priority;
 
 use crate::memory::Memory;
 use crate::node::Share;
-use crate::{Admission, BudgetKey, Denial, Now, Tightest};
+use crate::redis::SharedHold;
+use crate::{BudgetKey, Now, Tightest};
 
 /// What counters need to know of a request after its admission.
 #[derive(Clone, Debug)]
@@ -26,15 +28,9 @@ pub(crate) struct Request {
 /// One request's part of every counter. Ends exactly once: [`Hold::settle`], [`Hold::refund`], or by being dropped,
 /// which gives everything back but the count of a request that was sent.
 #[must_use = "dropping a hold gives everything back"]
-#[derive(Debug)]
 pub struct Hold {
     pub(crate) request: Request,
-    pub(crate) memory: Arc<Memory>,
-    pub(crate) tree: Vec<Share>,
-    pub(crate) upstream: Option<Share>,
-    /// Its scopes that had no counters when it was admitted: budgets may begin there before it ends.
-    pub(crate) uncounted: Vec<Scope>,
-    pub(crate) uncounted_upstream: Option<Scope>,
+    pub(crate) parts: Parts,
     pub(crate) upstream_index: Option<usize>,
     pub(crate) rehearsed: Vec<RehearsedVerdict>,
     pub(crate) unknown_budgets: Vec<BudgetKey>,
@@ -42,6 +38,33 @@ pub struct Hold {
     pub(crate) is_sent: bool,
     pub(crate) is_sent_upstream: bool,
     pub(crate) is_open: bool,
+}
+
+/// Where it was taken.
+pub(crate) enum Parts {
+    Memory(MemoryHold),
+    Shared(SharedHold),
+    /// Nowhere any more.
+    Ended,
+}
+
+/// A part of the counters in memory.
+pub(crate) struct MemoryHold {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) tree: Vec<Share>,
+    pub(crate) upstream: Option<Share>,
+    /// Its scopes that had no counters when it was admitted: budgets may begin there before it ends.
+    pub(crate) uncounted: Vec<Scope>,
+    pub(crate) uncounted_upstream: Option<Scope>,
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("request", &self.request)
+            .field("upstream_index", &self.upstream_index)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Hold {
@@ -80,44 +103,70 @@ impl Hold {
     /// Puts what the request really used in the place of its estimate, everywhere, and frees its places in flight.
     /// `seq` is the journal's number of its entry: a budget whose base contains it does not count it again. Without one
     /// it counts until the period ends. Budgets that have begun since its admission count it, too.
+    ///
+    /// Whether or not this is waited for, it happens; a shared store that does not answer hears of it later.
     pub async fn settle(mut self, actual: Amounts, seq: Option<u64>, now: Now) {
         self.is_open = false;
-        self.for_each_share(|share| share.settle(&self.request, &actual, seq, now.monotonic_ms));
-        self.memory.forget_hold();
+        match &self.parts {
+            Parts::Memory(parts) => parts.settle(&self.request, &actual, seq, now),
+            Parts::Shared(parts) => parts.settle(&self.request, actual, seq, now).await,
+            Parts::Ended => {}
+        }
+    }
+
+    /// The same where nobody can wait: a shared store hears of it soon.
+    pub fn settle_later(mut self, actual: Amounts, seq: Option<u64>, now: Now) {
+        self.is_open = false;
+        match &self.parts {
+            Parts::Memory(parts) => parts.settle(&self.request, &actual, seq, now),
+            Parts::Shared(parts) => parts.end_later(&self.request, Some((actual, seq)), true, true, Some(now)),
+            Parts::Ended => {}
+        }
     }
 
     /// Gives everything back, but for the count of a request that was sent.
-    pub async fn refund(mut self) {
-        self.end_by_refund();
-    }
-
-    /// Extends the lease of every part, and takes one of the budgets that have begun meanwhile. Due well before [`Settings::lease_ms`](crate::Settings::lease_ms) has passed.
-    pub async fn renew(&self, now: Now) {
-        let expires_ms = self.memory.expiry_ms(now);
-        self.for_each_share(|share| share.renew(&self.request, expires_ms));
-    }
-
-    /// Gives back this upstream's part, with the request's count staying where it was sent, and takes that of the first
-    /// of `admission.upstreams` with room, or none where the list is empty. The rest of the hold is untouched; only
-    /// `upstreams` of the admission may differ from the one that was admitted.
-    ///
-    /// # Errors
-    /// The mildest [`Denial`] where none has room: then the hold is as before.
-    pub async fn switch_upstream(&mut self, admission: &Admission<'_>, now: Now) -> Result<(), Box<Denial>> {
-        Memory::switch_upstream(self, admission, now)
-    }
-
-    fn end_by_refund(&mut self) {
-        if !std::mem::replace(&mut self.is_open, false) {
-            return;
+    pub async fn refund(mut self, now: Now) {
+        self.is_open = false;
+        match &self.parts {
+            Parts::Memory(parts) => parts.refund(&self.request, self.is_sent, self.is_sent_upstream),
+            Parts::Shared(parts) => {
+                parts
+                    .refund(&self.request, self.is_sent, self.is_sent_upstream, now)
+                    .await;
+            }
+            Parts::Ended => {}
         }
+    }
+
+    /// Extends the lease of every part, and takes one of the budgets that have begun meanwhile. Due well before
+    /// [`Settings::lease_ms`](crate::Settings::lease_ms) has passed. Of a shared store's holds
+    /// [`Limits::keep`](crate::Limits::keep) renews all together.
+    pub async fn renew(&self, now: Now) {
+        if let Parts::Memory(parts) = &self.parts {
+            parts.renew(&self.request, now);
+        }
+    }
+}
+
+impl MemoryHold {
+    pub(crate) fn settle(&self, request: &Request, actual: &Amounts, seq: Option<u64>, now: Now) {
+        self.for_each_share(|share| share.settle(request, actual, seq, now.monotonic_ms));
+        self.memory.forget_hold();
+    }
+
+    pub(crate) fn refund(&self, request: &Request, is_sent: bool, is_sent_upstream: bool) {
         for share in self.tree.iter().chain(&self.begun(&self.uncounted)) {
-            share.refund(&self.request, self.is_sent);
+            share.refund(request, is_sent);
         }
         for share in self.upstream.iter().chain(&self.begun(&self.uncounted_upstream)) {
-            share.refund(&self.request, self.is_sent_upstream);
+            share.refund(request, is_sent_upstream);
         }
         self.memory.forget_hold();
+    }
+
+    pub(crate) fn renew(&self, request: &Request, now: Now) {
+        let expires_ms = self.memory.expiry_ms(now);
+        self.for_each_share(|share| share.renew(request, expires_ms));
     }
 
     fn for_each_share(&self, act: impl Fn(&Share)) {
@@ -135,6 +184,13 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.end_by_refund();
+        if !std::mem::replace(&mut self.is_open, false) {
+            return;
+        }
+        match &self.parts {
+            Parts::Memory(parts) => parts.refund(&self.request, self.is_sent, self.is_sent_upstream),
+            Parts::Shared(parts) => parts.end_later(&self.request, None, self.is_sent, self.is_sent_upstream, None),
+            Parts::Ended => {}
+        }
     }
 }

@@ -58,9 +58,10 @@ mod reading;
 mod redis;
 mod window;
 
-pub use crate::redis::{RedisSettings, RedisSettingsError};
-pub use admission::{Admission, BudgetBase, BudgetKey, BudgetState, Now, ScopeLimits, Settings, UpstreamCandidate};
+pub use admission::{Admission, BegunBudgets, BudgetKey, Now, ScopeLimits, Settings, UpstreamCandidate};
+pub(crate) use admission::{BudgetBase, BudgetState};
 pub use denial::Denial;
 pub use hold::Hold;
 pub use limits::Limits;
 pub use reading::Tightest;
+pub use redis::{LifeSigns, Mode, RedisSettings, RedisSettingsError};

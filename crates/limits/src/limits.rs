@@ -1,26 +1,145 @@
 //! The door to admission.
 
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono_tz::Tz;
 use domain::limits::Scope;
 use domain::priority::Priority;
 use domain::readings::{Explanation, Reading};
 
+use crate::hold::Parts;
 use crate::memory::Memory;
-use crate::{Admission, BudgetBase, BudgetKey, BudgetState, Denial, Hold, Now, ScopeLimits, Settings};
+use crate::redis::{Connection, LifeSigns, Mode, RedisSettings, RedisSettingsError, RedisStore, Shared, TimeOf};
+use crate::{Admission, BegunBudgets, BudgetBase, BudgetKey, Denial, Hold, Now, ScopeLimits, Settings};
 
 /// The counters of all scopes. Clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Limits {
-    pub(crate) memory: Arc<Memory>,
+    store: Store,
+}
+
+#[derive(Clone)]
+enum Store {
+    Memory(Arc<Memory>),
+    Redis(Arc<RedisStore>),
+}
+
+impl fmt::Debug for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limits").field("store", &self.store_name()).finish()
+    }
 }
 
 impl Limits {
     /// Counters in this process's memory.
     pub fn memory(settings: Settings) -> Self {
         Self {
-            memory: Arc::new(Memory::new(settings)),
+            store: Store::Memory(Arc::new(Memory::new(settings))),
+        }
+    }
+
+    /// Counters in Redis, shared by all gateways that use it. `instance` is this gateway's name among them. Nothing is
+    /// connected yet: see [`Limits::start`].
+    ///
+    /// # Errors
+    /// When the settings make no sense.
+    pub fn redis(settings: Settings, redis: &RedisSettings, instance: &str) -> Result<Self, RedisSettingsError> {
+        Self::redis_by(settings, redis, instance, TimeOf::Server)
+    }
+
+    pub(crate) fn redis_by(
+        settings: Settings,
+        redis: &RedisSettings,
+        instance: &str,
+        time: TimeOf,
+    ) -> Result<Self, RedisSettingsError> {
+        let connection = Connection::open(redis)?;
+        let shared = Shared::new(connection, settings, instance.to_owned(), time);
+        Ok(Self {
+            store: Store::Redis(RedisStore::new(shared)),
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn in_memory(&self) -> Option<&Memory> {
+        match &self.store {
+            Store::Memory(memory) => Some(memory),
+            Store::Redis(_) => None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn in_redis(&self) -> Option<&Arc<RedisStore>> {
+        match &self.store {
+            Store::Memory(_) => None,
+            Store::Redis(store) => Some(store),
+        }
+    }
+
+    /// `memory` or `redis`.
+    pub fn store_name(&self) -> &'static str {
+        match &self.store {
+            Store::Memory(_) => "memory",
+            Store::Redis(_) => "redis",
+        }
+    }
+
+    /// By which counters requests are admitted.
+    pub fn mode(&self, now: Now) -> Mode {
+        match &self.store {
+            Store::Memory(_) => Mode::Normal,
+            Store::Redis(store) => store.mode(now),
+        }
+    }
+
+    /// Gateways that share the counters, this one among them, as far as it knows.
+    pub fn gateways(&self) -> u64 {
+        match &self.store {
+            Store::Memory(_) => 1,
+            Store::Redis(store) => store.gateways(),
+        }
+    }
+
+    /// What a shared store has not heard of yet: parts of requests that have ended.
+    pub fn unheard(&self) -> usize {
+        match &self.store {
+            Store::Memory(_) => 0,
+            Store::Redis(store) => store.shared.outbox.len(),
+        }
+    }
+
+    /// Connects to a shared store before the first request, if that takes no longer than `within`; whether it did.
+    pub async fn start(&self, signs: Arc<dyn LifeSigns>, within: Duration) -> bool {
+        match &self.store {
+            Store::Memory(_) => true,
+            Store::Redis(store) => store.start(signs, within).await,
+        }
+    }
+
+    /// What runs beside the requests of a shared store, until it is dropped: says that this gateway is there, renews what
+    /// it holds, tells what was not heard, and finds out when the store is back.
+    pub async fn keep(&self, signs: Arc<dyn LifeSigns>) {
+        match &self.store {
+            Store::Memory(_) => {}
+            Store::Redis(store) => store.keep(signs).await,
+        }
+    }
+
+    /// Says good-bye to a shared store, after the last request.
+    pub async fn leave(&self) {
+        if let Store::Redis(store) = &self.store {
+            store.leave().await;
+        }
+    }
+
+    /// What is wrong with how the shared store is set up, in words.
+    pub async fn complaint(&self) -> Option<String> {
+        match &self.store {
+            Store::Memory(_) => None,
+            Store::Redis(store) => store.shared.complaint().await,
         }
     }
 
@@ -32,11 +151,33 @@ impl Limits {
     /// # Panics
     /// When the scopes are not in the order of the tree, or a candidate is no upstream.
     pub async fn admit(&self, admission: &Admission<'_>, now: Now) -> Result<Hold, Box<Denial>> {
-        Memory::admit(&self.memory, admission, now)
+        match &self.store {
+            Store::Memory(memory) => Memory::admit(memory, admission, now),
+            Store::Redis(store) => store.admit(admission, now).await,
+        }
+    }
+
+    /// Gives back the upstream's part of a hold, with the request's count staying where it was sent, and takes that of the
+    /// first of `admission.upstreams` with room, or none where the list is empty. The rest of the hold is untouched; only
+    /// `upstreams` of the admission may differ from the one that was admitted.
+    ///
+    /// # Errors
+    /// The mildest [`Denial`] where none has room: then the hold is as before.
+    pub async fn switch_upstream(
+        &self,
+        hold: &mut Hold,
+        admission: &Admission<'_>,
+        now: Now,
+    ) -> Result<(), Box<Denial>> {
+        match (&self.store, &hold.parts) {
+            (Store::Memory(memory), Parts::Memory(_)) => Memory::switch_upstream(memory, hold, admission, now),
+            (Store::Redis(store), Parts::Shared(_)) => store.switch_upstream(hold, admission, now).await,
+            _ => Ok(()),
+        }
     }
 
     /// Every limit's reading, in the order given; takes nothing and creates nothing. Without a model or a priority,
-    /// limits of every model or priority are read.
+    /// limits of every model or priority are read. While a shared store does not answer, this gateway's own.
     pub async fn peek(
         &self,
         scopes: &[ScopeLimits],
@@ -45,61 +186,138 @@ impl Limits {
         time_zone: Tz,
         now: Now,
     ) -> Vec<Reading> {
-        self.memory.peek(scopes, model, priority, time_zone, now)
+        match &self.store {
+            Store::Memory(memory) => memory.peek(scopes, model, priority, time_zone, now),
+            Store::Redis(store) => store.peek(scopes, model, priority, time_zone, now).await,
+        }
     }
 
     /// What would happen to this request now; takes nothing and creates nothing.
     pub async fn explain(&self, admission: &Admission<'_>, now: Now) -> Explanation {
-        self.memory.explain(admission, now)
+        match &self.store {
+            Store::Memory(memory) => memory.explain(admission, now),
+            Store::Redis(store) => store.explain(admission, now).await,
+        }
     }
 
-    /// Counts for this budget from now on, closed until a base is set. `last_settled`, asked for once it counts, is the
-    /// number of the last journal entry that was settled: a first base has to contain it, because nobody counted here
-    /// before. Answers the mark that is waited for; `None` where a base is known.
-    pub async fn begin_budget(&self, key: &BudgetKey, last_settled: impl FnOnce() -> u64, now: Now) -> Option<u64> {
-        self.memory.begin_budget(key, last_settled, now)
+    /// Counts for these budgets from now on, closed until a base is set. `last_settled`, asked for once one counts, is the
+    /// number of the last journal entry that was settled here: a first base has to contain it, because nobody counted
+    /// before. Where gateways share the counters, all those under this version of the policy have put what they hold into
+    /// the counters when this returns.
+    pub async fn begin_budgets(
+        &self,
+        keys: &[BudgetKey],
+        last_settled: impl Fn() -> u64,
+        instance: &str,
+        policy_version: i64,
+        time_zone: Tz,
+        now: Now,
+    ) -> BegunBudgets {
+        match &self.store {
+            Store::Memory(memory) => {
+                let marks = keys
+                    .iter()
+                    .filter_map(|key| memory.begin_budget(key, &last_settled, now));
+                let least = marks.max().map(|mark| (instance.to_owned(), mark));
+                BegunBudgets {
+                    wanted: keys.to_vec(),
+                    closed: HashSet::new(),
+                    least_marks: least.into_iter().collect(),
+                }
+            }
+            Store::Redis(store) => store.begin_budgets(keys, policy_version, time_zone, now).await,
+        }
     }
 
-    /// Sets what the ledger says about a budget. False where that period is over, a base with a higher mark is known, or
-    /// the mark that [`Limits::begin_budget`] waits for is not reached: then nothing has changed.
-    pub async fn set_budget(&self, key: &BudgetKey, base: BudgetBase, now: Now) -> bool {
-        self.memory.set_budget(key, base, now)
+    /// Sets what the ledger says about a budget: what was spent, containing each gateway's journal entries up to its mark.
+    /// False where that period is over, a base with a higher mark is known, or the mark that [`Limits::begin_budgets`]
+    /// waits for is not reached: then nothing has changed.
+    pub async fn set_budget(
+        &self,
+        key: &BudgetKey,
+        spent: i64,
+        marks: &BTreeMap<String, u64>,
+        instance: &str,
+        time_zone: Tz,
+        now: Now,
+    ) -> bool {
+        match &self.store {
+            Store::Memory(memory) => {
+                let mark = marks.get(instance).copied().unwrap_or(0);
+                memory.set_budget(key, BudgetBase { spent, mark }, now)
+            }
+            Store::Redis(store) => store.set_budget(key, spent, marks, time_zone, now).await,
+        }
     }
 
-    /// Whether this budget needs no base for this period: it has one, and no request has passed by it since.
-    pub async fn has_budget(&self, key: &BudgetKey, now: Now) -> bool {
-        self.memory.has_budget(key, now)
+    /// Those of these budgets that need a base for this period: they have none, or requests have passed by since.
+    pub async fn closed_budgets(&self, keys: &[BudgetKey], time_zone: Tz, now: Now) -> Vec<BudgetKey> {
+        match &self.store {
+            Store::Memory(memory) => keys
+                .iter()
+                .filter(|key| !memory.has_budget(key, now))
+                .cloned()
+                .collect(),
+            Store::Redis(store) => store.closed_budgets(keys, time_zone, now).await,
+        }
     }
 
-    /// Every budget whose period has not ended, for reading its base again.
-    pub async fn budgets(&self, now: Now) -> Vec<BudgetState> {
-        self.memory.budgets(now)
+    /// Every budget met here whose period has not ended, for reading its base again.
+    pub async fn budgets(&self, now: Now) -> Vec<BudgetKey> {
+        match &self.store {
+            Store::Memory(memory) => memory.budgets(now).into_iter().map(|state| state.key).collect(),
+            Store::Redis(store) => store.shared.budgets.current(now.wall),
+        }
     }
 
-    /// Requests admitted and not ended.
+    /// Waits until a shared store has lost or missed something, so that budgets want to be read again; for ever where
+    /// there is none.
+    pub async fn forgot(&self) {
+        match &self.store {
+            Store::Memory(_) => std::future::pending().await,
+            Store::Redis(store) => store.forgot().await,
+        }
+    }
+
+    /// Requests admitted here and not ended.
     pub fn open_holds(&self) -> u64 {
-        self.memory.open_holds()
+        match &self.store {
+            Store::Memory(memory) => memory.open_holds(),
+            Store::Redis(store) => store.shared.open.count(),
+        }
     }
 
     /// How long a hold lasts without being renewed, in milliseconds.
     pub fn lease_ms(&self) -> u64 {
-        self.memory.lease_ms()
+        match &self.store {
+            Store::Memory(memory) => memory.lease_ms(),
+            Store::Redis(store) => store.shared.settings.lease_ms,
+        }
     }
 
-    /// Whether anything is counted for this scope.
-    pub fn has_counters(&self, scope: &Scope) -> bool {
-        self.memory.has_counters(scope)
+    /// Whether anything is counted for this scope, as far as this gateway knows.
+    pub fn has_counters(&self, scope: &Scope, now: Now) -> bool {
+        match &self.store {
+            Store::Memory(memory) => memory.has_counters(scope),
+            Store::Redis(store) => store.has_counters(scope, now),
+        }
     }
 
-    /// Scopes that have counters, over all kinds.
+    /// Scopes that have counters here, over all kinds; of a shared store those with budgets that this gateway has met.
     pub fn scope_count(&self) -> usize {
-        self.memory.scope_count()
+        match &self.store {
+            Store::Memory(memory) => memory.scope_count(),
+            Store::Redis(store) => store.scope_count(),
+        }
     }
 
-    /// Drops expired holds and idle scopes in a part of the counters; [`Limits::SWEEPS_PER_ROUND`] calls see all of
-    /// them. Once a second is often enough.
+    /// Drops expired holds and idle scopes in a part of the counters in memory; [`Limits::SWEEPS_PER_ROUND`] calls see all
+    /// of them. Once a second is often enough.
     pub fn sweep(&self, now: Now) {
-        self.memory.sweep(now);
+        match &self.store {
+            Store::Memory(memory) => memory.sweep(now),
+            Store::Redis(store) => store.sweep(now),
+        }
     }
 
     /// Calls of [`Limits::sweep`] that look at every scope once.

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use crate::counter::Kind;
 use crate::denial;
 use crate::explain;
-use crate::hold::Request;
+use crate::hold::{MemoryHold, Parts, Request};
 use crate::node::{Level, Node, Share, SharedNode};
 use crate::reading;
 use crate::{Admission, BudgetBase, BudgetKey, BudgetState, Denial, Hold, Now, ScopeLimits, Settings, Tightest};
@@ -34,6 +34,7 @@ type Shard = Mutex<HashMap<Scope, SharedNode>>;
 
 pub(crate) struct Memory {
     settings: Settings,
+    drained_ms: Option<u64>,
     shards: Box<[Shard]>,
     hasher: RandomState,
     open_holds: AtomicU64,
@@ -61,9 +62,19 @@ impl fmt::Debug for Memory {
 }
 
 impl Memory {
+    /// Counters as they would be at `since_ms` had everything just been used up, so that nothing is admitted at once that
+    /// another place may have admitted before. Budgets open only with a base.
+    pub(crate) fn drained(settings: Settings, since_ms: u64) -> Self {
+        Self {
+            drained_ms: Some(since_ms),
+            ..Self::new(settings)
+        }
+    }
+
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
             settings,
+            drained_ms: None,
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             hasher: RandomState::new(),
             open_holds: AtomicU64::new(0),
@@ -90,11 +101,27 @@ impl Memory {
             .iter()
             .map(|(of, node)| Level::look(node.lock(), of, admission, &memory.settings, now))
             .collect();
-        if let Some(denial) = denial::of_tree(&tree, admission, now) {
+        if let Some(denial) = denial::of_tree(&tree, now) {
             return Err(denial);
         }
         let chosen = memory.take_upstream(&tree, None, admission, now)?;
 
+        let mut parts = MemoryHold {
+            memory: Arc::clone(memory),
+            tree: Vec::with_capacity(nodes.len()),
+            upstream: None,
+            uncounted,
+            uncounted_upstream: None,
+        };
+        let (mut rehearsed, mut unknown_budgets) = (Vec::new(), Vec::new());
+        for (level, (_, node)) in tree.iter_mut().zip(&nodes) {
+            level.rehearsed(&mut rehearsed);
+            level.unknown_budgets(now, &mut unknown_budgets);
+            parts.tree.push(Share {
+                node: Arc::clone(node),
+                taken: level.take(admission, &memory.settings, now),
+            });
+        }
         let mut hold = Hold {
             request: Request {
                 id: admission.id,
@@ -103,28 +130,15 @@ impl Memory {
                 ceiling: admission.estimate.ceiling,
                 admitted_at: now.wall,
             },
-            memory: Arc::clone(memory),
-            tree: Vec::with_capacity(nodes.len()),
-            upstream: None,
-            uncounted,
-            uncounted_upstream: None,
+            parts: Parts::Memory(parts),
             upstream_index: None,
-            rehearsed: Vec::new(),
-            unknown_budgets: Vec::new(),
-            tightest: Tightest::default(),
+            rehearsed,
+            unknown_budgets,
+            tightest: Tightest::of(&tree, now),
             is_sent: false,
             is_sent_upstream: false,
             is_open: true,
         };
-        for (level, (_, node)) in tree.iter_mut().zip(&nodes) {
-            level.rehearsed(&mut hold.rehearsed);
-            level.unknown_budgets(now, &mut hold.unknown_budgets);
-            hold.tree.push(Share {
-                node: Arc::clone(node),
-                taken: level.take(admission, &memory.settings, now),
-            });
-        }
-        hold.tightest = Tightest::of(&tree, now);
         if let Some(chosen) = chosen {
             hold.put_upstream(chosen);
         }
@@ -132,20 +146,31 @@ impl Memory {
         Ok(hold)
     }
 
-    pub(crate) fn switch_upstream(hold: &mut Hold, admission: &Admission<'_>, now: Now) -> Result<(), Box<Denial>> {
-        let memory = Arc::clone(&hold.memory);
-        let before = hold.upstream.as_ref().map(|share| (share, hold.is_sent_upstream));
+    pub(crate) fn switch_upstream(
+        memory: &Arc<Self>,
+        hold: &mut Hold,
+        admission: &Admission<'_>,
+        now: Now,
+    ) -> Result<(), Box<Denial>> {
+        let Parts::Memory(parts) = &mut hold.parts else {
+            return Ok(());
+        };
+        let before = parts.upstream.as_ref().map(|share| (share, hold.is_sent_upstream));
         let chosen = memory.take_upstream(&[], before, admission, now)?;
+        let before = parts.upstream.take();
+        parts.uncounted_upstream = None;
         let keep_request = std::mem::replace(&mut hold.is_sent_upstream, false);
         hold.upstream_index = None;
-        hold.uncounted_upstream = None;
-        let before = hold.upstream.take();
         if let Some(chosen) = chosen {
             hold.put_upstream(chosen);
         }
+        let Parts::Memory(parts) = &hold.parts else {
+            return Ok(());
+        };
         // The same upstream was given back before it was taken again.
         let is_same = |before: &Share| {
-            hold.upstream
+            parts
+                .upstream
                 .as_ref()
                 .is_some_and(|share| Arc::ptr_eq(&share.node, &before.node))
         };
@@ -191,7 +216,7 @@ impl Memory {
             }
             let mut level = Level::look(guard, of, admission, &self.settings, now);
             level.unknown_budgets(now, &mut unknown_budgets);
-            let Some(refused) = denial::Candidate::of(std::slice::from_ref(&level), admission, now) else {
+            let Some(refused) = denial::Candidate::of(std::slice::from_ref(&level), now) else {
                 let mut rehearsed = Vec::new();
                 level.rehearsed(&mut rehearsed);
                 let taken = level.take(admission, &self.settings, now);
@@ -233,23 +258,23 @@ impl Memory {
         let mut readings = Vec::new();
         for of in scopes {
             let node = self.find_node(&of.scope);
-            let mut node = node.as_ref().map(|node| node.lock());
+            let node = node.as_ref().map(|node| node.lock());
             for limit in of.limits.iter() {
                 let is_wanted = model.is_none_or(|model| limit.model.as_deref().is_none_or(|only| only == model))
                     && priority.is_none_or(|priority| limit.priority.is_none_or(|only| only == priority));
                 if !is_wanted {
                     continue;
                 }
-                let counter = node.as_mut().and_then(|node| {
-                    let index = node.find(limit)?;
-                    Some(&mut node.counters[index])
-                });
+                // A copy: being looked at changes nothing.
+                let counter = node
+                    .as_ref()
+                    .and_then(|node| Some(node.counters[node.find(limit)?].clone()));
                 readings.push(match counter {
-                    Some(counter) => {
+                    Some(mut counter) => {
                         counter.advance(limit, &self.settings, time_zone, now);
                         counter.reading(&of.scope, limit, now)
                     }
-                    None => reading::untouched(&of.scope, limit),
+                    None => reading::untouched(&of.scope, limit, time_zone, now.wall),
                 });
             }
         }
@@ -370,7 +395,8 @@ impl Memory {
         if let Some(node) = shard.get(scope) {
             return Arc::clone(node);
         }
-        Arc::clone(shard.entry(scope.clone()).or_default())
+        let node = Arc::new(Mutex::new(Node::new(self.drained_ms)));
+        Arc::clone(shard.entry(scope.clone()).or_insert(node))
     }
 
     pub(crate) fn find_node(&self, scope: &Scope) -> Option<SharedNode> {
@@ -385,8 +411,10 @@ impl Memory {
 impl Hold {
     fn put_upstream(&mut self, mut chosen: Chosen) {
         self.upstream_index = Some(chosen.index);
-        self.uncounted_upstream = chosen.share.is_none().then_some(chosen.scope);
-        self.upstream = chosen.share;
+        if let Parts::Memory(parts) = &mut self.parts {
+            parts.uncounted_upstream = chosen.share.is_none().then_some(chosen.scope);
+            parts.upstream = chosen.share;
+        }
         self.rehearsed.append(&mut chosen.rehearsed);
         self.unknown_budgets.append(&mut chosen.unknown_budgets);
     }

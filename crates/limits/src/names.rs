@@ -76,6 +76,14 @@ pub(crate) fn holds_key(budget_key: &str) -> String {
     format!("{budget_key}:holds")
 }
 
+/// What gateways have set aside of a budget.
+pub(crate) fn aside_key(budget_key: &str) -> String {
+    format!("{budget_key}:aside")
+}
+
+/// Where gateways say that they are there.
+pub(crate) const BEATS_KEY: &str = "rate_limit:{gateways}:beats";
+
 /// What a request has taken from the counters of one tag.
 pub(crate) fn record_key(tag: &str, id: RequestId, suffix: &str) -> String {
     format!("rate_limit:{{{tag}}}:request:{id}{suffix}")

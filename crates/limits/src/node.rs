@@ -24,9 +24,18 @@ pub(crate) type SharedNode = Arc<Mutex<Node>>;
 pub(crate) struct Node {
     pub(crate) counters: Vec<Counter>,
     next_serial: u64,
+    /// When everything counts as used up, if it does.
+    drained_ms: Option<u64>,
 }
 
 impl Node {
+    pub(crate) fn new(drained_ms: Option<u64>) -> Self {
+        Self {
+            drained_ms,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn find(&self, limit: &Limit) -> Option<usize> {
         self.counters.iter().position(|counter| counter.is_for(limit))
     }
@@ -36,7 +45,10 @@ impl Node {
         if let Some(index) = self.find(limit) {
             return Some(index);
         }
-        let counter = Counter::new(self.next_serial, limit, span, now)?;
+        let mut counter = Counter::new(self.next_serial, limit, span, now)?;
+        if let Some(drained_ms) = self.drained_ms {
+            counter.drain(limit, drained_ms, now);
+        }
         self.next_serial += 1;
         self.counters.push(counter);
         Some(self.counters.len() - 1)
@@ -62,7 +74,12 @@ impl Node {
     /// The budget of the key, closed where there was none; `None` where the key names no budget.
     pub(crate) fn budget_or_add(&mut self, key: &BudgetKey, now: Now) -> Option<&mut Budget> {
         if self.find_budget(key).is_none() {
-            let counter = Counter::of_budget(self.next_serial, key, now)?;
+            let mut counter = Counter::of_budget(self.next_serial, key, now)?;
+            if self.drained_ms.is_some()
+                && let Kind::Budget(budget) = &mut counter.kind
+            {
+                budget.never_start_at_zero();
+            }
             self.next_serial += 1;
             self.counters.push(counter);
         }

@@ -1,9 +1,12 @@
 //! What a limit's counter says.
 
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
 use domain::limits::{Dimension, Limit, Scope};
 use domain::readings::Reading;
 
 use crate::Now;
+use crate::counter::ms_until;
 use crate::node::Level;
 
 /// The tightest limits of a request, for its response headers. The provider account's own are left out.
@@ -62,8 +65,9 @@ impl Usage {
 }
 
 /// The reading of a limit nothing has been counted for yet.
-pub(crate) fn untouched(scope: &Scope, limit: &Limit) -> Reading {
+pub(crate) fn untouched(scope: &Scope, limit: &Limit, time_zone: Tz, at: DateTime<Utc>) -> Reading {
     let slot = limit.slot();
+    let ends = slot.period.map(|period| period.span(at, time_zone).end);
     Reading {
         scope: scope.clone(),
         limit_id: limit.id,
@@ -78,7 +82,7 @@ pub(crate) fn untouched(scope: &Scope, limit: &Limit) -> Reading {
         held: 0,
         remaining: limit.value,
         utilisation_percent: Usage::default().percent_of(limit.value),
-        reset_ms: Some(0),
+        reset_ms: Some(ends.map_or(0, |end| ms_until(end, at))),
         is_known: !limit.dimension.is_budget(),
     }
 }

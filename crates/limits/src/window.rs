@@ -31,6 +31,18 @@ impl Window {
         }
     }
 
+    /// With `total` counted evenly over the window that ends now.
+    pub(crate) fn used_up(window_seconds: u32, total: u64, now_ms: u64) -> Self {
+        let mut window = Self::new(window_seconds, now_ms);
+        let part = |cells: u64| (u128::from(total) * u128::from(cells) / u128::from(CELLS)) as u64;
+        for back in 0..CELLS {
+            if let Some(cell) = window.newest.checked_sub(back) {
+                window.set(cell, part(back + 1) - part(back));
+            }
+        }
+        window
+    }
+
     /// What another place has counted: each cell at its number modulo [`RING`].
     pub(crate) fn counted(window_seconds: u32, newest: u64, cells: [u64; RING as usize]) -> Self {
         Self {

@@ -6,7 +6,7 @@ use domain::refusals::RefusalCode;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fixture::{World, amounts, at, key, limit, on, ready, tenant, upstream};
+use crate::fixture::{World, amounts, at, has_budget, key, limit, memory, on, ready, tenant, upstream};
 use crate::{Limits, UpstreamCandidate};
 
 mod history;
@@ -112,7 +112,7 @@ fn many_threads_over_the_whole_tree_neither_stall_nor_lose_anything() {
                     in_flight.fetch_sub(1, Ordering::SeqCst);
                     match number % 3 {
                         0 => drop(hold),
-                        1 => ready(hold.refund()),
+                        1 => ready(hold.refund(world.now)),
                         _ => ready(hold.settle(amounts(0, 0, 0), Some(1), world.now)),
                     }
                     world.limits.sweep(world.now);
@@ -316,7 +316,7 @@ fn failover_moves_the_upstreams_part_alone() {
     let second = [world.upstreams[1].clone()];
     others.upstreams = &second;
     others.id = hold.id();
-    ready(hold.switch_upstream(&others, world.now)).expect("room");
+    ready(world.limits.switch_upstream(&mut hold, &others, world.now)).expect("room");
     assert_eq!(hold.upstream(), Some(2));
     let after = used_and_held(&world);
     assert_eq!(after[..28], tree_before);
@@ -346,7 +346,7 @@ fn failover_without_room_changes_nothing() {
         upstreams: &second_only,
         ..world.admission()
     };
-    let denial = ready(first.switch_upstream(&admission, world.now)).expect_err("full");
+    let denial = ready(world.limits.switch_upstream(&mut first, &admission, world.now)).expect_err("full");
     assert_eq!(denial.scope, upstream(2));
     assert_eq!(world.peek(), before);
     assert_eq!(first.upstream(), Some(1));
@@ -367,11 +367,11 @@ fn a_retry_at_the_same_upstream_is_not_in_its_own_way() {
         upstreams: &upstreams,
         ..world.admission()
     };
-    ready(hold.switch_upstream(&again, world.now)).expect("its own slot is free for it");
+    ready(world.limits.switch_upstream(&mut hold, &again, world.now)).expect("its own slot is free for it");
     assert_eq!(used_and_held(&world), [(0, 1), (2, 0)]);
     let before = world.peek();
     hold.mark_sent();
-    ready(hold.switch_upstream(&again, world.now)).expect_err("two requests were sent");
+    ready(world.limits.switch_upstream(&mut hold, &again, world.now)).expect_err("two requests were sent");
     assert_eq!(world.peek(), before);
     drop(hold);
     assert_eq!(used_and_held(&world), [(0, 0), (2, 0)]);
@@ -408,7 +408,7 @@ fn a_dropped_hold_gives_everything_back_and_keeps_the_count_of_what_was_sent() {
 
     let mut hold = world.admit().expect("room");
     hold.mark_sent();
-    ready(hold.refund());
+    ready(hold.refund(world.now));
     for part in used_and_held(&world).chunks(7) {
         assert_eq!(part, [(1, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0)]);
     }
@@ -445,7 +445,7 @@ fn a_cap_of_four_in_flight_is_free_again_however_requests_end() {
         assert_eq!(world.refused().code, RefusalCode::ConcurrencyLimitExceeded);
         for (number, mut hold) in holds.into_iter().enumerate() {
             match (round + number) % 4 {
-                0 => ready(hold.refund()),
+                0 => ready(hold.refund(world.now)),
                 1 => drop(hold),
                 2 => {
                     hold.mark_sent();
@@ -499,17 +499,14 @@ fn a_late_settlement_stays_in_the_period_it_was_admitted_in() {
     let november = world.budget_keys().remove(0);
     world.pass(2_000);
     let december = world.budget_keys().remove(0);
-    assert!(
-        ready(world.limits.has_budget(&december, world.now)),
-        "it began under our eyes"
-    );
+    assert!(has_budget(&world, &december), "it began under our eyes");
     let other = world.admit().expect("a new month, without a rebuild");
     assert_eq!(world.first(), (0, 10));
     world.settle(hold, amounts(100, 100, 10), 1);
     assert_eq!(world.first(), (0, 10));
     world.settle(other, amounts(100, 100, 4), 2);
     assert_eq!(world.first(), (4, 0));
-    assert!(ready(world.limits.has_budget(&november, world.now)));
+    assert!(has_budget(&world, &november));
 }
 
 #[test]
@@ -519,14 +516,14 @@ fn a_budget_without_a_base_is_closed_and_listed() {
     assert_eq!(denial.code, RefusalCode::BudgetUnknown);
     let keys = world.budget_keys();
     assert_eq!(denial.unknown_budgets, keys);
-    assert!(!ready(world.limits.has_budget(&keys[0], world.now)));
+    assert!(!has_budget(&world, &keys[0]));
     assert!(!world.peek()[0].is_known);
-    let listed = ready(world.limits.budgets(world.now));
+    let listed = memory(&world).budgets(world.now);
     assert_eq!(listed.len(), 1);
     assert_eq!((&listed[0].key, listed[0].base), (&keys[0], None));
     world.set_budgets(10, 3);
     let hold = world.admit().expect("15 are left");
-    let listed = ready(world.limits.budgets(world.now));
+    let listed = memory(&world).budgets(world.now);
     assert_eq!(listed[0].base, Some(BudgetBase { spent: 10, mark: 3 }));
     world.settle(hold, amounts(1, 1, 10), 3);
     assert_eq!(world.first(), (10, 0), "the base contained it");
@@ -537,18 +534,18 @@ fn a_budget_whose_limit_was_away_is_closed_until_it_is_read_again() {
     let budget = vec![on(tenant(1), vec![limit(Dimension::BudgetCost, 25)])];
     let mut world = World::with_budgets(budget.clone());
     let budget_key = world.budget_keys().remove(0);
-    assert!(ready(world.limits.has_budget(&budget_key, world.now)));
+    assert!(has_budget(&world, &budget_key));
     world.scopes = vec![on(tenant(1), vec![])];
     let uncounted = world.admit().expect("no limit");
     world.settle(uncounted, amounts(1, 1, 25), 1);
     world.pass(10_001);
     world.scopes = budget;
-    assert!(!ready(world.limits.has_budget(&budget_key, world.now)));
+    assert!(!has_budget(&world, &budget_key));
     let denial = world.refused();
     assert_eq!(denial.code, RefusalCode::BudgetUnknown);
     assert_eq!(denial.unknown_budgets, std::slice::from_ref(&budget_key));
     world.set_budgets(25, 1);
-    assert!(ready(world.limits.has_budget(&budget_key, world.now)));
+    assert!(has_budget(&world, &budget_key));
     assert_eq!(world.refused().code, RefusalCode::BudgetExhausted);
 }
 
@@ -577,7 +574,7 @@ fn costing(value: u64) -> Vec<ScopeLimits> {
 }
 
 fn begin(world: &World, last_settled: u64) -> Vec<Option<u64>> {
-    let begin = |key| ready(world.limits.begin_budget(key, || last_settled, world.now));
+    let begin = |key| memory(&world).begin_budget(key, || last_settled, world.now);
     world.budget_keys().iter().map(begin).collect()
 }
 
@@ -622,7 +619,7 @@ fn a_budget_sees_the_end_of_requests_that_were_admitted_before_it() {
         }
         assert_eq!(used_and_held(&world), [(9, 30), (0, 0), (200, 600)]);
         assert_eq!(world.refused().code, RefusalCode::BudgetHeld, "they are in the way");
-        ready(refunded.refund());
+        ready(refunded.refund(world.now));
         drop(dropped);
         world.settle(renewed, amounts(50, 50, 6), 2);
         assert_eq!(used_and_held(&world), [(15, 0), (0, 0), (300, 0)]);
@@ -745,7 +742,7 @@ fn the_tightest_limits_are_told_on_success_and_refusal() {
 #[test]
 fn a_scope_that_is_being_looked_at_is_not_dropped() {
     let world = World::new(vec![]);
-    let memory = &world.limits.memory;
+    let memory = &memory(&world);
     let looked_at = memory.node(&key(1));
     for _ in 0..Limits::SWEEPS_PER_ROUND {
         world.limits.sweep(world.now);

@@ -25,6 +25,7 @@ use link::Link;
 pub(crate) use error::CallError;
 pub(crate) use request::{Arg, Script};
 pub use settings::{RedisSettings, RedisSettingsError};
+pub(crate) use slots::slot_of;
 
 /// A server, or the servers of a cluster. Clones share everything.
 ///
@@ -70,6 +71,11 @@ impl Connection {
             servers,
             command_timeout,
         })
+    }
+
+    /// Whether keys are spread over several servers.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.servers, Servers::Cluster(_))
     }
 
     /// How long a call waits for its answer.

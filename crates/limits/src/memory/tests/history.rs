@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use crate::admission::{amount_of, need_of};
-use crate::fixture::{amounts, at, gated, key, limit, on, ready, tenant, upstream};
-use crate::{Admission, BudgetBase, BudgetKey, Denial, Hold, Limits, Now, ScopeLimits, Settings, UpstreamCandidate};
+use crate::fixture::{amounts, at, gated, key, limit, on, ready, set_budget, tenant, upstream};
+use crate::{Admission, BudgetKey, Denial, Hold, Limits, Now, ScopeLimits, Settings, UpstreamCandidate};
 
 const SETTINGS: Settings = Settings {
     lease_ms: 60_000,
@@ -314,7 +314,7 @@ impl Run {
                 spent += i64::try_from(amount_of(budget.dimension, &actual)).unwrap();
             }
         }
-        ready(self.limits.set_budget(budget, BudgetBase { spent, mark }, self.now));
+        ready(set_budget(&self.limits, budget, spent, mark, self.now));
     }
 
     fn admit(&mut self, admission: &Admission<'_>) -> Result<Hold, Box<Denial>> {
@@ -453,7 +453,7 @@ impl Run {
                 if let Some((hold, tree, account)) = self.take(&index) {
                     self.give_back(tree);
                     self.give_back(account);
-                    ready(hold.refund());
+                    ready(hold.refund(self.now));
                 }
             }
             Step::Lose(index) => {
@@ -498,7 +498,7 @@ impl Run {
                     }
                     let has_room = self.plain.has_room(&upstreams[0].scope, priority, &estimate, self.now);
                     self.plain.parts[account].ending = old;
-                    let switched = ready(hold.switch_upstream(&admission, self.now));
+                    let switched = ready(self.limits.switch_upstream(&mut hold, &admission, self.now));
                     prop_assert_eq!(switched.is_ok(), has_room);
                     let account = if has_room {
                         self.give_back(account);
@@ -518,7 +518,7 @@ impl Run {
             }
             Step::Reread => {
                 for budget in ready(self.limits.budgets(self.now)) {
-                    self.set_base(&budget.key);
+                    self.set_base(&budget);
                 }
             }
             Step::Sweep => {

@@ -19,7 +19,7 @@ pub(super) struct Range {
 }
 
 /// The slot of a key: that of what stands between the first `{` and the next `}`, if anything, else of all of it.
-pub(super) fn slot_of(key: &[u8]) -> u16 {
+pub(crate) fn slot_of(key: &[u8]) -> u16 {
     crc16(hash_tag(key).unwrap_or(key)) % SLOTS
 }
 

@@ -1,0 +1,122 @@
+//! What this gateway may spend of budgets by itself: set aside in the shared store beforehand, so that nobody else spends
+//! it. A share of the remainder as it was last known would not do: others may have spent since.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+use crate::{BudgetKey, Now};
+
+/// What all gateways together set aside of what is left of a budget, in millionths.
+const SET_ASIDE_MILLIONTHS: u64 = 100_000;
+/// How often it is measured anew, in milliseconds.
+const RENEWED_MS: u64 = 20_000;
+/// How long the store keeps a part set aside for a gateway that is not heard of, in milliseconds.
+pub(crate) const KEPT_MS: u64 = 3_600_000;
+/// For how long the gateway spends it, in milliseconds: well before others may.
+const SPENT_MS: u64 = KEPT_MS - 600_000;
+/// A budget that met no request for so long sets nothing aside any more, in milliseconds.
+const IDLE_MS: u64 = 600_000;
+/// Budgets that something is set aside of at most.
+const ALLOWANCES_MAX: usize = 100_000;
+
+/// One budget's part, in units of the store.
+#[derive(Clone, Copy, Debug, Default)]
+struct Allowance {
+    /// What may be spent.
+    part: Option<u64>,
+    /// The budget's value when it was last met, in the unit of its dimension.
+    value: u64,
+    met_ms: u64,
+    renewed_ms: Option<u64>,
+}
+
+impl Allowance {
+    fn is_due(&self, now: Now) -> bool {
+        let renewed = self.renewed_ms;
+        renewed.is_none_or(|renewed_ms| now.monotonic_ms.saturating_sub(renewed_ms) >= RENEWED_MS)
+    }
+}
+
+/// By budget.
+#[derive(Debug, Default)]
+pub(crate) struct Allowances {
+    by_key: Mutex<HashMap<BudgetKey, Allowance>>,
+}
+
+impl Allowances {
+    /// A request has met this budget.
+    pub(crate) fn meet(&self, key: BudgetKey, value: u64, now: Now) {
+        let mut by_key = self.by_key.lock();
+        if by_key.len() >= ALLOWANCES_MAX && !by_key.contains_key(&key) {
+            return;
+        }
+        let allowance = by_key.entry(key).or_default();
+        allowance.value = value;
+        allowance.met_ms = now.monotonic_ms;
+    }
+
+    /// What may be spent of it; nothing where nothing is known.
+    pub(crate) fn part(&self, key: &BudgetKey, now: Now) -> Option<u64> {
+        let by_key = self.by_key.lock();
+        let allowance = by_key.get(key)?;
+        let renewed_ms = allowance.renewed_ms?;
+        match now.monotonic_ms.saturating_sub(renewed_ms) < SPENT_MS {
+            true => allowance.part,
+            false => allowance.part.map(|_| 0),
+        }
+    }
+
+    /// Those that are due, with their values.
+    pub(crate) fn due(&self, now: Now) -> Vec<(BudgetKey, u64)> {
+        let mut by_key = self.by_key.lock();
+        by_key.retain(|key, allowance| {
+            key.span.end > now.wall && now.monotonic_ms.saturating_sub(allowance.met_ms) < IDLE_MS
+        });
+        by_key
+            .iter()
+            .filter(|(_, allowance)| allowance.is_due(now))
+            .map(|(key, allowance)| (key.clone(), allowance.value))
+            .collect()
+    }
+
+    /// Spends nothing of those that are due.
+    pub(crate) fn suspend_due(&self, now: Now) {
+        for allowance in self.by_key.lock().values_mut() {
+            if allowance.is_due(now) {
+                allowance.part = None;
+                allowance.renewed_ms = None;
+            }
+        }
+    }
+
+    /// So much is set aside from now on.
+    pub(crate) fn set(&self, key: &BudgetKey, part: Option<u64>, now: Now) {
+        if let Some(allowance) = self.by_key.lock().get_mut(key) {
+            allowance.part = part;
+            allowance.renewed_ms = Some(now.monotonic_ms);
+        }
+    }
+
+    /// Spends nothing of these by itself from now on: their parts are about to be given back. Answers those that had some.
+    pub(crate) fn give_up(&self, keys: Vec<BudgetKey>) -> Vec<(BudgetKey, u64)> {
+        let mut by_key = self.by_key.lock();
+        keys.into_iter()
+            .filter_map(|key| {
+                let allowance = by_key.get_mut(&key)?;
+                let part = allowance.part.replace(0)?;
+                (part > 0).then_some((key, allowance.value))
+            })
+            .collect()
+    }
+
+    /// The server knows nothing of them any more.
+    pub(crate) fn forget(&self) {
+        self.by_key.lock().clear();
+    }
+}
+
+/// The part of what is left that one of so many gateways sets aside, in millionths.
+pub(crate) fn millionths(gateways: u64) -> u64 {
+    SET_ASIDE_MILLIONTHS / gateways.max(1)
+}

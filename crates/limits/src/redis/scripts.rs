@@ -1,0 +1,54 @@
+//! The Lua scripts, each beside this file with its keys, arguments and reply stated on top.
+
+use std::sync::LazyLock;
+
+use super::connection::Script;
+
+macro_rules! script {
+    ($(#[$doc:meta])* $name:ident, $file:literal) => {
+        $(#[$doc])*
+        pub(crate) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(concat!(include_str!("scripts/counters.lua"), "\n", include_str!($file))));
+    };
+}
+
+script!(
+    /// Takes a request's part, or refuses it.
+    ADMIT,
+    "scripts/admit.lua"
+);
+script!(
+    /// Ends a request's part.
+    FINISH,
+    "scripts/finish.lua"
+);
+script!(
+    /// Extends leases.
+    RENEW,
+    "scripts/renew.lua"
+);
+script!(
+    /// Says that a gateway is there.
+    BEAT,
+    "scripts/beat.lua"
+);
+script!(
+    /// Sets a part of budgets aside.
+    SET_ASIDE,
+    "scripts/set_aside.lua"
+);
+script!(
+    /// Reads counters.
+    PEEK,
+    "scripts/peek.lua"
+);
+script!(
+    /// Lets a budget count.
+    BEGIN_BUDGET,
+    "scripts/begin_budget.lua"
+);
+script!(
+    /// Sets a budget's base.
+    SET_BUDGET,
+    "scripts/set_budget.lua"
+);

@@ -1,0 +1,4 @@
+//! The shared counters against real servers.
+
+mod alike;
+mod fixture;
