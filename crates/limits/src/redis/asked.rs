@@ -211,7 +211,6 @@ impl Asked {
         &self.key
     }
 
-
     /// Whether leases are renewed there.
     pub(crate) fn is_leased(&self) -> bool {
         matches!(self.kind, Kind::Budget { .. } | Kind::InFlight)

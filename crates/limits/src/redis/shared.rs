@@ -223,16 +223,17 @@ impl Shared {
             }
             looked.extend(answer.branches);
         }
-        let first_upstream = upstreams.first().filter(|_| has_room);
+        let takes = has_room;
+        let first_upstream = upstreams.first().filter(|_| takes);
         let others: Vec<&Branch<'_>> = shared.into_iter().chain(first_upstream).collect();
-        if has_room {
+        if takes {
             pending
                 .groups
                 .extend(others.iter().map(|branch| Arc::clone(&branch.group)));
         }
         // Where the tenant's own refused, the others are only looked at, for the chain.
         let answers = join_all(others.iter().map(|branch| async {
-            match has_room {
+            match takes {
                 true => self.ask(std::slice::from_ref(*branch), false, admission, now).await,
                 false => self.look(branch, admission, now).await,
             }
@@ -244,7 +245,7 @@ impl Shared {
             let answer = answer?;
             at = latest(at, answer.now);
             let is_upstream = first_upstream.is_some() && index + 1 == others.len();
-            if answer.is_yes && has_room {
+            if answer.is_yes && takes {
                 taken.push(Arc::clone(&branch.group));
             }
             if is_upstream {
