@@ -22,6 +22,8 @@ use crate::{Gateway, metrics};
 const SWEEP_INTERVAL_MS: u64 = 1_000;
 /// How long a newer policy waits for the reading of its new budgets, in milliseconds.
 const BUDGETS_WAIT_MS: u64 = 1_000;
+/// How long a start waits for the shared counters, in milliseconds.
+const COUNTERS_WAIT_MS: u64 = 2_000;
 /// The pause before a task that panicked is started again, in milliseconds.
 const RESTART_PAUSE_MS: u64 = 1_000;
 /// The pause after a failed reading of budgets, in milliseconds.
@@ -47,6 +49,17 @@ impl Gateway {
         }
     }
 
+    /// Connects to the shared counters, if there are any, before the policy is read: budgets are kept there. Whether or not
+    /// they answer, requests are served.
+    pub async fn start_counters(&self) {
+        let within = Duration::from_millis(COUNTERS_WAIT_MS);
+        if !self.limits.start(self.budgets.life_signs(), within).await {
+            tracing::warn!("the shared counters do not answer; this gateway admits a part of every limit by its own");
+        } else if let Some(complaint) = self.limits.complaint().await {
+            tracing::warn!("{complaint}");
+        }
+    }
+
     /// Starts every task on `tasks`.
     pub fn spawn_background(self: &Arc<Self>, tasks: &TaskTracker, stop: &CancellationToken) {
         let gateway = Arc::clone(self);
@@ -54,6 +67,7 @@ impl Gateway {
         self.spawn(tasks, stop, "policy", keep_policy);
         self.spawn(tasks, stop, "budgets", keep_budgets);
         self.spawn(tasks, stop, "wanted budgets", read_wanted_budgets);
+        self.spawn(tasks, stop, "counters", keep_counters);
         self.spawn(tasks, stop, "sweep", sweep);
         self.spawn(tasks, stop, "status", report);
     }
@@ -171,6 +185,8 @@ async fn keep_budgets(gateway: Arc<Gateway>) {
         };
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(pause_ms)) => {}
+            // Whatever a shared store has lost, the ledger knows.
+            () = gateway.limits.forgot() => {}
             () = gateway.budgets.begun() => tokio::time::sleep(Duration::from_millis(BEGUN_PAUSE_MS)).await,
         }
     }
@@ -189,6 +205,11 @@ async fn read_wanted_budgets(gateway: Arc<Gateway>) {
     }
 }
 
+/// Without a shared store there is nothing to keep.
+async fn keep_counters(gateway: Arc<Gateway>) {
+    gateway.limits.keep(gateway.budgets.life_signs()).await;
+}
+
 async fn sweep(gateway: Arc<Gateway>) {
     let mut ticks = ticks(SWEEP_INTERVAL_MS);
     loop {
@@ -205,7 +226,7 @@ async fn report(gateway: Arc<Gateway>) {
         ticks.tick().await;
         gateway.count_closed_budgets().await;
         let status = gateway.status();
-        metrics::report(&status, gateway.limits.scope_count());
+        gateway.report_metrics(&status);
         let seen_at = gateway.clock.now().wall;
         // Postgres away is noticed and logged by whoever reads the policy.
         let _ = gateway.store.report_instance(&gateway.instance, seen_at, &status).await;

@@ -7,13 +7,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use domain::error_chain::chain;
 use domain::limits::{Dimension, Scope};
 use ledger::Journal;
-use limits::{BegunBudgets, BudgetKey, Limits, Now};
+use limits::{BegunBudgets, BudgetKey, LifeSigns, Limits, Now};
 use store::budgets::{BudgetFilter, Spent};
 use store::{Store, StoreError};
 use tokio::sync::{Mutex, Notify, mpsc};
@@ -54,6 +55,29 @@ pub struct Budgets {
     reading: Mutex<mpsc::Receiver<BudgetKey>>,
     /// Raised when bases were set for budgets that nobody counted for before.
     begun: Notify,
+    /// The newest policy whose budgets count here.
+    counted_version: Arc<AtomicI64>,
+}
+
+/// What this gateway says of itself to those that share its counters.
+struct Signs {
+    clock: Arc<dyn Clock>,
+    journal: Arc<Journal>,
+    counted_version: Arc<AtomicI64>,
+}
+
+impl LifeSigns for Signs {
+    fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    fn last_settled(&self) -> u64 {
+        self.journal.last_ending_seq()
+    }
+
+    fn policy_version(&self) -> i64 {
+        self.counted_version.load(Ordering::Relaxed)
+    }
 }
 
 impl Budgets {
@@ -77,7 +101,17 @@ impl Budgets {
             unknown,
             reading: Mutex::new(reading),
             begun: Notify::new(),
+            counted_version: Arc::default(),
         }
+    }
+
+    /// What this gateway says of itself to those that share its counters.
+    pub fn life_signs(&self) -> Arc<dyn LifeSigns> {
+        Arc::new(Signs {
+            clock: Arc::clone(&self.clock),
+            journal: Arc::clone(&self.journal),
+            counted_version: Arc::clone(&self.counted_version),
+        })
     }
 
     /// Asks for budgets that a request met and nobody knew of.
@@ -109,11 +143,14 @@ impl Budgets {
     /// Reads the bases of the policy's budgets, and of those already known, for the periods of now.
     pub async fn load(&self, policy: &PolicySnapshot, which: Which) -> Result<(), StoreError> {
         let now = self.clock.now();
-        let mut wanted: HashSet<BudgetKey> = budgets_of(policy, now.wall).collect();
+        let known: Vec<BudgetKey> = budgets_of(policy, now.wall).collect();
+        self.limits.count_budgets(&known);
+        self.counted_version.fetch_max(policy.version, Ordering::Relaxed);
+        let mut wanted: HashSet<BudgetKey>;
         if which == Which::All {
+            wanted = known.into_iter().collect();
             wanted.extend(self.limits.budgets(now).await);
         } else {
-            let known: Vec<BudgetKey> = wanted.into_iter().collect();
             wanted = self.closed(&known, policy, now).await.into_iter().collect();
         }
         if which == Which::Missing && !wanted.is_empty() {

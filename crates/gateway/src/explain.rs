@@ -6,7 +6,7 @@ use domain::ids::RequestId;
 use domain::limits::Scope;
 use domain::questions::{Answer, Question, ToldRefusal};
 use domain::readings::{CounterStore, Explanation, LiveLimit, Readings};
-use limits::{Now, ScopeLimits};
+use limits::{Mode, Now, ScopeLimits};
 
 use crate::Gateway;
 use crate::authenticate::{Caller, Unauthenticated};
@@ -28,7 +28,11 @@ pub enum Unanswered {
 impl Gateway {
     /// Where the counters are kept that answer now.
     pub fn counter_store(&self) -> CounterStore {
-        CounterStore::Memory
+        match (self.limits.store_name(), self.limits.mode(self.clock.now())) {
+            (_, Mode::Degraded { .. }) => CounterStore::Degraded,
+            ("redis", _) => CounterStore::Redis,
+            _ => CounterStore::Memory,
+        }
     }
 
     /// What the limits in force on these nodes say.

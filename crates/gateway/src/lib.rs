@@ -199,6 +199,11 @@ impl Gateway {
         self.book_folded();
     }
 
+    /// Tells those that share the counters that this gateway goes. After [`Gateway::finish`].
+    pub async fn leave_counters(&self) {
+        self.limits.leave().await;
+    }
+
     /// Ends every answer still under way: for when the grace of a stop is over.
     pub fn end_answers(&self) {
         self.ending.cancel();

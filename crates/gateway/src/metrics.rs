@@ -60,6 +60,22 @@ pub fn describe() {
     );
     describe_gauge!("tollgate_holds", "Requests admitted and not ended.");
     describe_gauge!("tollgate_scopes", "Scopes that have counters in memory.");
+    describe_gauge!(
+        "tollgate_counters_degraded",
+        "1 while the shared counters do not answer and this gateway admits by its own."
+    );
+    describe_gauge!(
+        "tollgate_counters_share_percent",
+        "What this gateway admits of every rate: 100 unless the shared counters do not answer, or did not lately."
+    );
+    describe_gauge!(
+        "tollgate_counters_gateways",
+        "Gateways that share the counters, as far as this one knows."
+    );
+    describe_gauge!(
+        "tollgate_counters_unheard",
+        "Ends of requests that the shared counters have not heard of yet."
+    );
     describe_gauge!("tollgate_policy_version", "Version of the policy in force.");
     describe_gauge!(
         "tollgate_policy_age_seconds",
@@ -149,10 +165,24 @@ pub(crate) fn settled(settlement: &Settlement) {
     }
 }
 
+/// How the counters are.
+pub(crate) struct Counters {
+    /// Of every rate, what is admitted by them.
+    pub(crate) share_percent: f64,
+    pub(crate) is_degraded: bool,
+    pub(crate) scopes: usize,
+    pub(crate) gateways: u64,
+    pub(crate) unheard: usize,
+}
+
 /// Sets the gauges from a status.
-pub fn report(status: &domain::instances::InstanceStatus, scope_count: usize) {
+pub(crate) fn report(status: &domain::instances::InstanceStatus, counters: &Counters) {
     gauge!("tollgate_holds").set(status.open_holds as f64);
-    gauge!("tollgate_scopes").set(scope_count as f64);
+    gauge!("tollgate_scopes").set(counters.scopes as f64);
+    gauge!("tollgate_counters_share_percent").set(counters.share_percent);
+    gauge!("tollgate_counters_degraded").set(if counters.is_degraded { 1.0 } else { 0.0 });
+    gauge!("tollgate_counters_gateways").set(counters.gateways as f64);
+    gauge!("tollgate_counters_unheard").set(counters.unheard as f64);
     gauge!("tollgate_policy_version").set(status.policy_version as f64);
     gauge!("tollgate_policy_age_seconds").set(status.policy_age_ms as f64 / 1_000.0);
     gauge!("tollgate_journal_depth").set(status.journal_depth as f64);

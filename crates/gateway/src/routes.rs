@@ -6,15 +6,19 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
+use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{any, get, post};
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Request};
+use limits::Mode;
 use protocol::models::{ListedModel, models_body};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::refusal::Refusal;
 use crate::{Gateway, error, metrics, pipeline};
+
+const X_RATELIMIT_MODE: HeaderName = HeaderName::from_static("x-ratelimit-mode");
 
 /// The routes of the proxy, all below `/v1`. Everything else there is closed.
 pub fn router(gateway: Arc<Gateway>) -> Router {
@@ -25,9 +29,20 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         )
         .route("/v1/models", get(models).fallback(pipeline::unknown_route))
         .route("/v1/{*path}", any(pipeline::unknown_route))
+        .layer(middleware::from_fn_with_state(Arc::clone(&gateway), tell_mode))
         // The flight of a request that panics has booked it while the panic passed through; the caller is told here.
         .layer(CatchPanicLayer::custom(|_: Box<dyn Any + Send>| error::panicked()))
         .with_state(gateway)
+}
+
+/// Tells callers whose requests are admitted by this gateway's own counters, at a part of every limit.
+async fn tell_mode(State(gateway): State<Arc<Gateway>>, request: Request<Body>, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if let Mode::Degraded { .. } = gateway.limits.mode(gateway.clock.now()) {
+        let headers = response.headers_mut();
+        headers.insert(X_RATELIMIT_MODE, HeaderValue::from_static("degraded"));
+    }
+    response
 }
 
 /// `GET /v1/models`: what the key may use.

@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 
 use domain::instances::InstanceStatus;
 
-use crate::Gateway;
+use limits::Mode;
+
+use crate::{Gateway, metrics};
 
 /// A policy older than this is called stale, in milliseconds.
 const POLICY_STALE_MS: u64 = 5_000;
@@ -39,6 +41,16 @@ impl Gateway {
         if journal.is_full {
             degraded.push("journal: full; new requests are refused until Postgres has caught up".to_owned());
         }
+        match self.limits.mode(self.clock.now()) {
+            Mode::Normal => {}
+            Mode::Degraded { share_percent } => degraded.push(format!(
+                "counters: Redis does not answer; this gateway admits {share_percent} % of every rate by its own, and of \
+                 budgets what was set aside for it"
+            )),
+            Mode::Returning { share_percent } => degraded.push(format!(
+                "counters: Redis answers again; this gateway admits {share_percent} % of every rate, rising to all of it"
+            )),
+        }
         let closed_budgets = self.closed_budgets.load(Ordering::Relaxed);
         if closed_budgets > 0 {
             degraded.push(format!(
@@ -59,6 +71,26 @@ impl Gateway {
             journal_bytes: journal.bytes,
             open_holds: self.open_holds(),
             complete_until: Some(journal.complete_until),
+        }
+    }
+
+    /// Sets the gauges from a status.
+    pub fn report_metrics(&self, status: &InstanceStatus) {
+        metrics::report(status, &self.counters());
+    }
+
+    fn counters(&self) -> metrics::Counters {
+        let (share_percent, is_degraded) = match self.limits.mode(self.clock.now()) {
+            Mode::Normal => (100, false),
+            Mode::Degraded { share_percent } => (share_percent, true),
+            Mode::Returning { share_percent } => (share_percent, false),
+        };
+        metrics::Counters {
+            share_percent: f64::from(share_percent),
+            is_degraded,
+            scopes: self.limits.scope_count(),
+            gateways: self.limits.gateways(),
+            unheard: self.limits.unheard(),
         }
     }
 

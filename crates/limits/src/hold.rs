@@ -43,7 +43,7 @@ pub struct Hold {
 /// Where it was taken.
 pub(crate) enum Parts {
     Memory(MemoryHold),
-    Shared(SharedHold),
+    Shared(Box<SharedHold>),
     /// Nowhere any more.
     Ended,
 }

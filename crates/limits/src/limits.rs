@@ -229,6 +229,15 @@ impl Limits {
         }
     }
 
+    /// Requests that end from now on are booked in these budgets, too. Due before a policy is said to be known here.
+    pub fn count_budgets(&self, keys: &[BudgetKey]) {
+        if let Store::Redis(store) = &self.store {
+            for key in keys {
+                store.shared.budgets.note(key);
+            }
+        }
+    }
+
     /// Sets what the ledger says about a budget: what was spent, containing each gateway's journal entries up to its mark.
     /// False where that period is over, a base with a higher mark is known, or the mark that [`Limits::begin_budgets`]
     /// waits for is not reached: then nothing has changed.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use limits::RedisSettings;
 
 /// Tollgate: an LLM gateway with budgets, limits and a ledger.
 #[derive(Debug, Parser)]
@@ -69,6 +70,17 @@ pub struct ServeArgs {
     /// How programs reach the proxy, such as https://llm.example.com, where it is not the console's address: for snippets.
     #[arg(long, env = "TOLLGATE_GATEWAY_URL")]
     pub gateway_url: Option<url::Url>,
+    /// Redis, for counters that all gateways share: redis://[[user]:password@]host[:port][/database], rediss:// for TLS,
+    /// redis-cluster:// or rediss-cluster:// with the addresses of some nodes, separated by commas. Without it counters are
+    /// in this process's memory, which is right for one gateway.
+    #[arg(long, env = "REDIS_URL", hide_env_values = true)]
+    pub redis_url: Option<String>,
+    /// The certificate authorities trusted to vouch for Redis, as a file in PEM; the system's, if absent.
+    #[arg(long, env = "TOLLGATE_REDIS_CA")]
+    pub redis_ca: Option<PathBuf>,
+    /// How long one call to Redis may take before the gateway goes on without it, in milliseconds.
+    #[arg(long, env = "TOLLGATE_REDIS_TIMEOUT_MS", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub redis_timeout_ms: u64,
     /// 32 bytes in base64 or hex that seal provider credentials. Generated into the data directory if absent; every
     /// gateway of one database needs the same.
     #[arg(long, env = "TOLLGATE_SECRET_KEY", hide_env_values = true)]
@@ -97,6 +109,18 @@ pub struct ServeArgs {
     /// How the log is written: json or text.
     #[arg(long, env = "TOLLGATE_LOG_FORMAT", default_value = "json")]
     pub log_format: crate::logging::LogFormat,
+}
+
+impl ServeArgs {
+    /// Where shared counters are, if anywhere.
+    pub(crate) fn redis(&self) -> Option<RedisSettings> {
+        let url = self.redis_url.as_deref().filter(|url| !url.is_empty())?;
+        Some(RedisSettings {
+            ca_certificate: self.redis_ca.clone(),
+            command_timeout_ms: self.redis_timeout_ms,
+            ..RedisSettings::new(url)
+        })
+    }
 }
 
 /// How to run the demo.

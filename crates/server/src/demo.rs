@@ -93,6 +93,7 @@ pub async fn demo(args: DemoArgs) -> anyhow::Result<()> {
         data_dir,
         site_dir: site::directory(args.site_dir),
         journal: JournalSettings::default(),
+        redis: None,
         limits: limits::Settings::default(),
         upstream_timeouts: upstream::Timeouts::default(),
         grace: Duration::from_secs(5),

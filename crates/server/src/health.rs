@@ -85,7 +85,7 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
 async fn render(State(gateway): State<Arc<Gateway>>) -> Response {
     match recorder() {
         Some(recorder) => {
-            gateway::metrics::report(&gateway.status(), gateway.limits().scope_count());
+            gateway.report_metrics(&gateway.status());
             recorder.run_upkeep();
             (
                 [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],

@@ -23,6 +23,7 @@ const SETUP_LINK_WAIT: Duration = Duration::from_secs(5);
 /// Serves until told to stop.
 pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let mut signals = Signals::install()?;
+    let redis = args.redis();
     let data_dir = DataDir::open(&args.database.data_dir)?;
     let settings = Settings {
         listen: args.listen,
@@ -41,6 +42,7 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
             bytes_max: args.journal_mib_max << 20,
             ..JournalSettings::default()
         },
+        redis,
         limits: limits::Settings::default(),
         upstream_timeouts: upstream::Timeouts::default(),
         grace: Duration::from_secs(args.grace_seconds),

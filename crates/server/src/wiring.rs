@@ -25,7 +25,7 @@ use gateway::clock::Clock;
 use gateway::{AfterAdmission, Gateway, Parts};
 use http::StatusCode;
 use ledger::{Journal, JournalSettings, Shipper, ShipperSettings};
-use limits::Limits;
+use limits::{Limits, RedisSettings};
 use store::random::{Random, SystemRandom};
 use store::sealing::SecretKey;
 use store::sessions::Sessions;
@@ -73,6 +73,8 @@ pub struct Settings {
     pub data_dir: DataDir,
     /// Postgres; a private one under the data directory, if absent.
     pub database_url: Option<String>,
+    /// Redis, for counters that all gateways share; counters in memory, if absent.
+    pub redis: Option<RedisSettings>,
     /// The installation's secret key.
     pub secret_key: SecretKey,
     /// The billing time zone; what the database says, or UTC, if absent.
@@ -177,19 +179,24 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     }
 
     // Data plane and control plane.
+    let limits = match &settings.redis {
+        Some(redis) => Limits::redis(settings.limits, redis, &settings.instance)?,
+        None => Limits::memory(settings.limits),
+    };
     let gateway = Gateway::new(Parts {
         instance: settings.instance.clone(),
         data_dir: settings.data_dir.path().to_owned(),
         secret_key: Arc::clone(&secret_key),
         store: gateway_store.clone(),
         journal: Arc::clone(&journal),
-        limits: Limits::memory(settings.limits),
+        limits,
         client: upstream::Client::new(settings.upstream_timeouts),
         clock: Arc::clone(&settings.clock),
         random: Arc::clone(&random),
         recovered_seq,
         after_admission: settings.after_admission,
     });
+    gateway.start_counters().await;
     gateway.start_policy().await;
     let control = Control::new(store.clone(), SecretKey::clone(&secret_key), Arc::clone(&random));
     let control = Arc::new(control.with_live(Arc::new(GatewayFigures(Arc::clone(&gateway)))));
@@ -348,6 +355,7 @@ impl Running {
             }
         }
         self.gateway.book_folded();
+        self.gateway.leave_counters().await;
         self.stop_background.cancel();
         self.background.close();
         self.background.wait().await;

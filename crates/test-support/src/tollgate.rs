@@ -47,6 +47,8 @@ pub struct Options {
     pub after_admission: Option<AfterAdmission>,
     /// How long holds are kept.
     pub limits: limits::Settings,
+    /// Redis, for counters that all gateways share.
+    pub redis: Option<limits::RedisSettings>,
     /// Bounds of the journal.
     pub journal: JournalSettings,
     /// Time-outs towards the provider.
@@ -104,6 +106,7 @@ impl Tollgate {
         let settings = Settings {
             after_admission: options.after_admission,
             limits: options.limits,
+            redis: options.redis,
             journal: options.journal,
             upstream_timeouts: options.upstream_timeouts,
             public_url: options.public_url,
@@ -359,6 +362,7 @@ fn settings(
         instance: "test-gateway".to_owned(),
         site_dir: site_dir(),
         journal: JournalSettings::default(),
+        redis: None,
         limits: limits::Settings::default(),
         upstream_timeouts: upstream::Timeouts::default(),
         grace: Duration::from_secs(5),

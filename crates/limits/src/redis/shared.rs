@@ -725,7 +725,7 @@ impl Shared {
         Hold {
             upstream_index: parts.upstream_index.map(|index| admission.upstreams[index].index),
             request,
-            parts: Parts::Shared(parts),
+            parts: Parts::Shared(Box::new(parts)),
             rehearsed: told.rehearsed,
             unknown_budgets: told.unknown_budgets,
             tightest: told.tightest,

@@ -166,7 +166,7 @@ impl RedisStore {
             candidates.find(|candidate| candidate.index == index)
         });
         let parts = SharedHold::locally(&self.shared, admission, chosen.map(|candidate| &candidate.scope), now);
-        let Parts::Memory(local) = std::mem::replace(&mut hold.parts, Parts::Shared(parts)) else {
+        let Parts::Memory(local) = std::mem::replace(&mut hold.parts, Parts::Shared(Box::new(parts))) else {
             return Ok(hold);
         };
         self.keep_local(&mut hold, local);
