@@ -13,7 +13,7 @@
 //!   below zero, so that a request larger than the burst is possible and paid back. No window admits more than
 //!   `value + burst` and one request, even when tokens held by slow requests come back late. `expected` is held.
 //! - `concurrency`: one member per request, with a lease.
-//! - budgets: base + since + holds; see [`BudgetBase`]. `ceiling` is held.
+//! - budgets: base (what the ledger has summed up) + since (what was settled after that) + holds. `ceiling` is held.
 //! - per-request caps: `ceiling` against the cap. `request_seconds` is the gateway's time-out and not checked here.
 //!
 //! A value of zero admits nothing, whatever the request needs: rates and concurrency of zero answer `request_too_large`,
@@ -29,15 +29,16 @@
 //! # Budgets
 //!
 //! A budget without a base refuses with `budget_unknown`; [`Denial::unknown_budgets`] names what to read. One that is new
-//! begins to count first ([`Limits::begin_budget`]) and opens with a base that contains everything settled before; requests
+//! begins to count first ([`Limits::begin_budgets`]) and opens with a base that contains everything settled before; requests
 //! that were admitted before it are seen when they are renewed and when they end. A period that
 //! begins while its budget is counted here starts at zero. Entries are told apart by the journal's sequence numbers, so
 //! that bases may be set at any time, late or twice.
 //!
 //! # Which store
 //!
-//! Everything is kept in this process's memory. The operations are `async` so that a shared store can stand in their
-//! place; here they never wait.
+//! [`Limits::memory`] keeps everything in this process. [`Limits::redis`] keeps it in Redis, for all gateways that use the
+//! same one; while that does not answer, each goes by counters of its own, at a part of every limit ([`Mode`]). Both mean
+//! the same: what is told is decided by the same code, and a property test compares every answer and every counter.
 
 mod admission;
 mod bucket;

@@ -9,7 +9,7 @@ use super::shared::CallFailed;
 /// A gateway that was silent for longer is not counted and not waited for, in milliseconds.
 pub(crate) const SILENT_MS_MAX: i64 = 5_000;
 
-/// What a gateway says of itself each second, for the others.
+/// What a gateway says of itself twice a second, for the others.
 pub trait LifeSigns: Send + Sync {
     /// The time.
     fn now(&self) -> crate::Now;

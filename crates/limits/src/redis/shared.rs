@@ -657,6 +657,7 @@ impl Shared {
             .timely(&scripts::BEGIN_BUDGET, now, |keys, args| {
                 asked.to_begin(&self.settings, now.wall, keys, args);
                 args.push(reading_ms);
+                args.push(&self.instance);
             })
             .await?;
         match word(reply.first()) {

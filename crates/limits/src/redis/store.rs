@@ -24,8 +24,8 @@ use crate::hold::{Hold, MemoryHold, Parts};
 use crate::memory::Memory;
 use crate::{Admission, BudgetBase, BudgetKey, Denial, Now, ScopeLimits, Settings};
 
-/// How often a gateway says that it is there, in milliseconds.
-const BEAT_MS: u64 = 1_000;
+/// How often a gateway says that it is there, in milliseconds. A call is answered as fast, and a new budget waits for it.
+const BEAT_MS: u64 = 500;
 /// How often it looks whether all others have answered a call, in milliseconds.
 const LISTEN_MS: u64 = 50;
 /// How often a gateway that reads a budget's base is given the time for it, in milliseconds.
@@ -361,7 +361,7 @@ impl RedisStore {
         self.forgot.notified().await;
     }
 
-    /// Says each second that this gateway is there, renews what it holds, and tells the server what it did not hear.
+    /// Says twice a second that this gateway is there, renews what it holds, and tells the server what it did not hear.
     pub(crate) async fn keep(self: &Arc<Self>, signs: Arc<dyn LifeSigns>) {
         *self.signs.lock() = Some(Arc::clone(&signs));
         let beats = async {

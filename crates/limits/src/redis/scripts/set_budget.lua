@@ -46,7 +46,7 @@ for instance, mark in pairs(marks) do
   redis.call('HSET', budget, 'mark:' .. instance, mark)
 end
 redis.call('HSET', budget, 'base', base, 'since', since, 'limit:' .. limit, 1)
-redis.call('HDEL', budget, 'read_until')
+redis.call('HDEL', budget, 'read_until', 'read_by')
 if redis.call('HSETNX', budget, 'first', wall) == 1 then
   redis.call('PEXPIRE', budget, ttl_ms)
 end
