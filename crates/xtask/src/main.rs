@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod browser;
 mod check;
 mod install;
@@ -53,12 +54,24 @@ enum Command {
     Site,
     /// What to run before each commit: format, lints, unit tests.
     Check,
+    /// Measure, and print a table.
+    Bench {
+        /// What to measure.
+        #[command(subcommand)]
+        what: Bench,
+    },
     /// Renew crates/store/.sqlx, the descriptions of all queries, from a database with all migrations.
     Prepare {
         /// Only compare, and fail if they are not current.
         #[arg(long)]
         check: bool,
     },
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// One decision, in memory and in Redis, alone, under contention, and with a million keys live.
+    Limits,
 }
 
 fn main() -> ExitCode {
@@ -88,6 +101,7 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         ),
         Command::Test => test::test(&workspace),
         Command::Site => site::build(&workspace).map(|_| ()),
+        Command::Bench { what: Bench::Limits } => bench::limits(&workspace),
         Command::Check => check::check(&workspace),
         Command::Prepare { check: false } => prepare::renew(&workspace),
         Command::Prepare { check: true } => prepare::compare(&workspace),
