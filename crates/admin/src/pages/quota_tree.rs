@@ -22,6 +22,8 @@ use crate::visit::{Visit, Visitor, address};
 
 /// The page.
 pub const PATH: &str = "/quota-tree";
+/// From here on a limit among the tightest is marked in the tree, too.
+const MARKED_PERCENT_MIN: f64 = 50.0;
 /// The heading of the list that opens.
 const TENANTS: &str = "Tenants";
 
@@ -261,7 +263,7 @@ impl Shown<'_> {
         } else {
             let is_tightest = |limit: &Limit| {
                 let same = |tight: &TightLimit| tight.scope == node.scope && tight.limit.limit.id == limit.id;
-                self.tree.tightest.iter().any(same)
+                self.tree.tightest.iter().filter(is_tight).any(same)
             };
             let gauges = node
                 .limits
@@ -360,6 +362,11 @@ impl Shown<'_> {
         }
         .into_any()
     }
+}
+
+/// Whether it is worth drawing the eye to: the fullest of limits that are all empty is not.
+fn is_tight(tight: &&TightLimit) -> bool {
+    tight.limit.reading.utilisation_percent >= MARKED_PERCENT_MIN
 }
 
 fn oversubscribed(found: &Oversubscription, format: &Format) -> AnyView {
