@@ -3,6 +3,7 @@
 
 use std::future::Future;
 
+use domain::instances::STATUS_STALE_MS;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, header};
 use leptos::prelude::*;
@@ -12,6 +13,9 @@ use leptos_meta::Title;
 use crate::error::{PageError, RETRY_AFTER_SECONDS};
 use crate::shell;
 use crate::visit::Visit;
+
+/// Troubles named on top of every page at most.
+const TROUBLES_MAX: usize = 5;
 
 /// A loaded page.
 pub struct Page {
@@ -34,8 +38,11 @@ pub fn behind_the_door<F>(load: impl FnOnce(Visit) -> F + Send + 'static) -> Any
 where
     F: Future<Output = Result<Page, PageError>> + Send + 'static,
 {
-    rendered(load, |visit, content| match &visit.visitor {
-        Some(visitor) => shell::frame(visitor, visit.path(), view! { {messages(visit)} {content} }.into_any()),
+    rendered(load, |visit, content, trouble| match &visit.visitor {
+        Some(visitor) => {
+            let content = view! { {troubles(trouble)} {messages(visit)} {content} };
+            shell::frame(visitor, visit.path(), content.into_any())
+        }
         None => shell::door(content),
     })
 }
@@ -45,9 +52,54 @@ pub fn at_the_door<F>(load: impl FnOnce(Visit) -> F + Send + 'static) -> AnyView
 where
     F: Future<Output = Result<Page, PageError>> + Send + 'static,
 {
-    rendered(load, |visit, content| {
+    rendered(load, |visit, content, _| {
         shell::door(view! { {messages(visit)} {content} }.into_any())
     })
+}
+
+/// What is degraded on a gateway that is there.
+struct Trouble {
+    instance: String,
+    degraded: String,
+}
+
+/// What is degraded anywhere, for those who can do something about it.
+async fn trouble(visit: &Visit) -> Vec<Trouble> {
+    let Some(visitor) = visit.visitor.as_ref().filter(|visitor| visitor.sees_everything()) else {
+        return Vec::new();
+    };
+    // A page that cannot be loaded says so itself.
+    let instances = visit.state.control.instances(&visitor.actor).await.unwrap_or_default();
+    let now = visit.now();
+    instances
+        .into_iter()
+        .filter(|instance| (now - instance.seen_at).num_milliseconds() <= STATUS_STALE_MS)
+        .flat_map(|instance| {
+            let name = instance.instance;
+            instance.status.degraded.into_iter().map(move |degraded| Trouble {
+                instance: name.clone(),
+                degraded,
+            })
+        })
+        .take(TROUBLES_MAX)
+        .collect()
+}
+
+fn troubles(troubles: Vec<Trouble>) -> AnyView {
+    if troubles.is_empty() {
+        return ().into_any();
+    }
+    let listed = troubles
+        .into_iter()
+        .map(|trouble| view! { <li><strong>{trouble.instance}</strong> ": " {trouble.degraded}</li> })
+        .collect_view();
+    view! {
+        <aside class="notice notice-warning" aria-label="Degraded">
+            <p>"Degraded. " <a href="/status">"Status"</a> " has the whole picture."</p>
+            <ul>{listed}</ul>
+        </aside>
+    }
+    .into_any()
 }
 
 fn messages(visit: &Visit) -> AnyView {
@@ -64,7 +116,7 @@ fn messages(visit: &Visit) -> AnyView {
 
 fn rendered<F>(
     load: impl FnOnce(Visit) -> F + Send + 'static,
-    frame: impl FnOnce(&Visit, AnyView) -> AnyView + Send + 'static,
+    frame: impl FnOnce(&Visit, AnyView, Vec<Trouble>) -> AnyView + Send + 'static,
 ) -> AnyView
 where
     F: Future<Output = Result<Page, PageError>> + Send + 'static,
@@ -76,10 +128,11 @@ where
             return failed(response.as_ref(), PageError::Internal);
         };
         let shown = visit.clone();
+        let trouble = trouble(&visit).await;
         match load(visit).await {
             Ok(page) => {
                 let title = shell::full_title(&page.title);
-                let content = frame(&shown, page.content);
+                let content = frame(&shown, page.content, trouble);
                 view! {
                     <Title text=title />
                     {content}
@@ -88,7 +141,7 @@ where
             }
             Err(error) => {
                 let content = failed(response.as_ref(), error);
-                frame(&shown, content)
+                frame(&shown, content, trouble)
             }
         }
     })
