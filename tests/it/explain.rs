@@ -291,6 +291,58 @@ async fn an_explanation_says_what_the_request_is_then_told_by_limits() {
 }
 
 #[tokio::test]
+async fn a_priority_that_is_asked_for_decides_at_the_gates() {
+    let tollgate = Tollgate::start().await;
+    let key = key_with(&tollgate, "Research", NodeLimits::default()).await;
+    let gated = LimitDraft {
+        gates: Some(Gates {
+            lower_percent: 10,
+            upper_percent: 90,
+            upper_waits: false,
+        }),
+        ..requests(10)
+    };
+    limit(&tollgate, Target::Node(Scope::Global), &gated).await;
+    tollgate.in_force().await;
+    assert_eq!(send(&tollgate, &key, MODEL).await.status, 200);
+    let bearer = format!("Bearer {}", key.text.reveal());
+    for (priority, runs_at, code) in [
+        (Priority::Low, Priority::Low, "priority_gated"),
+        // It may be lowered, never raised.
+        (Priority::Critical, Priority::Default, ""),
+    ] {
+        let asked = Question {
+            priority: Some(priority),
+            ..question(key.row.id, MODEL)
+        };
+        let explained = tollgate.control().explain(&tollgate.actor(), &asked).await;
+        let explained = explained.expect("an explanation");
+        assert_eq!(explained.priority, runs_at);
+        let said = explained.refusal.map_or("", |refusal| refusal.code.as_str());
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+            ("x-tollgate-priority", priority.as_str()),
+        ];
+        let answer = tollgate
+            .browser()
+            .send(
+                http::Method::POST,
+                "/v1/chat/completions",
+                &headers,
+                bytes::Bytes::from(body(MODEL).to_string()),
+            )
+            .await;
+        let told = if answer.status == 200 {
+            String::new()
+        } else {
+            answer.code()
+        };
+        assert_eq!((said, told.as_str()), (code, code));
+    }
+}
+
+#[tokio::test]
 async fn an_explanation_says_what_the_request_is_then_told_before_any_limit() {
     let tollgate = Tollgate::start().await;
     let (control, actor) = (tollgate.control(), tollgate.actor());

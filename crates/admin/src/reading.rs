@@ -83,14 +83,19 @@ fn source(target: &Target) -> &'static str {
 
 fn used(live: &LiveLimit, format: &Format) -> AnyView {
     let dimension = live.limit.dimension;
-    let value = value_text(dimension, live.limit.value, format);
+    let value = value_text(dimension, live.reading.limit_value, format);
+    // A gateway on its own admits a share of the limit.
+    let share = (live.reading.limit_value != live.limit.value).then(|| {
+        let whole = value_text(dimension, live.limit.value, format);
+        view! { " " <small>{format!("this gateway's share of {whole}")}</small> }
+    });
     let taken = amount(dimension, taken(&live.reading), format);
     let percent = format!("{} %", whole_percent(&live.reading));
     let held = (dimension.is_budget() && live.reading.held > 0).then(|| {
         let held = amount(dimension, i128::from(live.reading.held), format);
         view! { " " <small>{format!("{held} of it held")}</small> }
     });
-    view! { <strong>{taken}</strong> {format!(" of {value}")} " " <small>{percent}</small> {held} }.into_any()
+    view! { <strong>{taken}</strong> {format!(" of {value}")} " " <small>{percent}</small> {held} {share} }.into_any()
 }
 
 fn level(live: &LiveLimit, name: &str) -> AnyView {

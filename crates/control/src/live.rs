@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{self, BoxFuture};
 
 /// Nodes that are read at once, at most.
-pub const SCOPES_READ_MAX: usize = 2_000;
+pub const SCOPES_READ_MAX: usize = 1_000;
 
 /// What is counted now, and what would become of a request. Neither takes anything.
 pub trait LiveCounters: fmt::Debug + Send + Sync {

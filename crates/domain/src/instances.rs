@@ -16,7 +16,7 @@ pub struct InstanceStatus {
     pub version: String,
     /// When it started.
     pub started_at: Option<DateTime<Utc>>,
-    /// Where counters live: `memory` or `redis`.
+    /// Where counters live: `memory` or `redis`; `degraded` while Redis does not answer.
     pub counters: String,
     /// What is degraded, in words; empty when all is well.
     pub degraded: Vec<String>,

@@ -86,6 +86,16 @@ fn a_rate_says_what_is_used_what_is_left_and_when_it_is_as_new() {
 }
 
 #[test]
+fn a_gateway_on_its_own_shows_its_share() {
+    let mut rate = live(Dimension::Requests, 300);
+    rate.reading.limit_value = 75;
+    rate.reading.used = 75;
+    rate.reading.utilisation_percent = 100.0;
+    let text = text(&rate);
+    assert!(text.contains("75 of 75 100 % this gateway's share of 300"), "{text}");
+}
+
+#[test]
 fn a_budget_says_what_is_held_and_when_it_starts_again() {
     let mut budget = live(Dimension::BudgetCost, 60_000_000_000);
     budget.reading.used = 1_500_000_000;
