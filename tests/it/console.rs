@@ -349,6 +349,8 @@ async fn every_page_of_an_empty_installation_opens() {
         "/models/new",
         "/upstreams",
         "/upstreams/new",
+        "/priorities",
+        "/rehearsal",
         "/ledger",
         "/reports",
         "/reports/monthly.csv",

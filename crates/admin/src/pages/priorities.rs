@@ -105,7 +105,7 @@ fn stats(all: &Traffic) -> AnyView {
     let urgent_cost = all.at(Priority::High).charged + all.at(Priority::Critical).charged;
     let of_cost = (all.requests() > 0)
         .then(|| view! { <small>{format!("{} of cost", cost_share(urgent_cost.0, all.charged().0))}</small> });
-    let gated = (all.gated() > 0).then(|| view! { <small>{gated_parts(all)}</small> });
+    let gated = (all.gated() > 0).then(|| view! { <small>{gated_parts(all).join(", ")}</small> });
     view! {
         <dl class="stats">
             <div class="stat">
@@ -131,15 +131,14 @@ fn stats(all: &Traffic) -> AnyView {
     .into_any()
 }
 
-/// At which priorities gates refused how many: `low 12, default 3`.
-fn gated_parts(traffic: &Traffic) -> String {
+/// At which priorities gates refused how many: `low 12`, `default 3`.
+fn gated_parts(traffic: &Traffic) -> Vec<String> {
     Priority::ALL
         .into_iter()
         .map(|priority| (priority, traffic.at(priority).gated))
         .filter(|(_, gated)| *gated > 0)
         .map(|(priority, gated)| format!("{priority} {}", format::count(gated)))
-        .collect::<Vec<_>>()
-        .join(", ")
+        .collect()
 }
 
 fn traffic(found: &Priorities, visitor: &Visitor, lookback: Lookback, format: &Format) -> AnyView {
@@ -166,7 +165,7 @@ fn traffic(found: &Priorities, visitor: &Visitor, lookback: Lookback, format: &F
         figures("High"),
         figures("Critical"),
         figures("Spent"),
-        figures("Refused by gates"),
+        figures("Gated"),
     ]);
     let rows = sums
         .rows
@@ -195,7 +194,7 @@ fn traffic(found: &Priorities, visitor: &Visitor, lookback: Lookback, format: &F
             </div>
             {cut}
             {table::table_with_foot(
-                "The busiest first. Shares of requests that ran at each priority; below, shares of their cost.",
+                "The busiest first: the shares of requests that ran at each priority and of their cost, and how many requests gates refused.",
                 &columns,
                 rows,
                 foot.into_any(),
@@ -223,7 +222,7 @@ fn traffic_row(row: &TrafficRow, by_key: bool, lookback: Lookback, format: &Form
         (name, Some(row.ceiling.unwrap_or(PRIORITY_CEILING_DEFAULT)))
     };
     let urgent = row.traffic.is_mostly_urgent().then(|| {
-        view! { <div>{badge("mostly urgent", Tone::Warning)}</div> }
+        view! { " " <div>{badge("mostly urgent", Tone::Warning)}</div> }
     });
     view! {
         <tr>
@@ -242,7 +241,7 @@ fn traffic_cells(traffic: &Traffic, tenant: Option<&str>, key: Option<&str>, for
         .map(|priority| {
             let at = traffic.at(priority);
             let cost = (at.requests > 0 && traffic.charged().0 > 0).then(|| {
-                view! { <div><small>{format!("{} of cost", cost_share(at.charged.0, traffic.charged().0))}</small></div> }
+                view! { " " <div><small>{format!("cost {}", cost_share(at.charged.0, traffic.charged().0))}</small></div> }
             });
             view! { <td class="number">{format::share(at.requests, traffic.requests())} {cost}</td> }
         })
@@ -256,10 +255,13 @@ fn traffic_cells(traffic: &Traffic, tenant: Option<&str>, key: Option<&str>, for
             ("tenant", tenant.unwrap_or_default()),
             ("key", key.unwrap_or_default()),
         ];
-        let fields = &fields[..if key.is_some() || tenant.is_none() { 4 } else { 3 }];
+        let parts = gated_parts(traffic)
+            .into_iter()
+            .map(|part| view! { " " <div><small>{part}</small></div> })
+            .collect_view();
         view! {
-            <a href=address("/ledger", fields)>{format::count(traffic.gated())}</a>
-            <div><small>{gated_parts(traffic)}</small></div>
+            <a href=address("/ledger", &fields)>{format::count(traffic.gated())}</a>
+            {parts}
         }
         .into_any()
     };

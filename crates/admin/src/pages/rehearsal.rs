@@ -182,7 +182,7 @@ fn by_limit(found: &RehearsalView, lookback: Lookback, format: &Format) -> AnyVi
             rehearsal
                 .limits
                 .iter()
-                .map(|limit| limit_row(limit, rehearsal.requests, lookback, format))
+                .map(|limit| limit_row(limit, found, lookback, format))
                 .collect(),
         )
     };
@@ -199,8 +199,9 @@ fn by_limit(found: &RehearsalView, lookback: Lookback, format: &Format) -> AnyVi
     .into_any()
 }
 
-fn limit_row(limit: &RehearsedLimit, requests: u64, lookback: Lookback, format: &Format) -> AnyView {
+fn limit_row(limit: &RehearsedLimit, found: &RehearsalView, lookback: Lookback, format: &Format) -> AnyView {
     let id = limit.id.to_string();
+    let requests = found.rehearsal.requests;
     let (place, slot, value, mode) = match &limit.limit {
         Some(named) => {
             let place = limit_names::place_of(named);
@@ -213,14 +214,14 @@ fn limit_row(limit: &RehearsedLimit, requests: u64, lookback: Lookback, format: 
             (
                 view! { <a href=href>{place}</a> }.into_any(),
                 limits::slot_name(&named.limit.slot()),
-                limits::value_text(named.limit.dimension, named.limit.value, format),
+                value(named, found.percent, format),
                 mode,
             )
         }
         None => (
             format!("{}: {id}", level_name(&limit.level)).into_any(),
             String::new(),
-            String::new(),
+            ().into_any(),
             ().into_any(),
         ),
     };
@@ -241,6 +242,21 @@ fn limit_row(limit: &RehearsedLimit, requests: u64, lookback: Lookback, format: 
         </tr>
     }
     .into_any()
+}
+
+/// The limit's value, and what it is rehearsed at where that is a share of it.
+fn value(named: &NamedLimit, percent: Option<u8>, format: &Format) -> AnyView {
+    let limit = &named.limit;
+    let text = |value| limits::value_text(limit.dimension, value, format);
+    let share = percent
+        .filter(|_| limit.mode == Mode::Enforce && !named.is_removed)
+        .map(|percent| {
+            // Rounded up, as admission does: what admits something still does.
+            let share = (u128::from(limit.value) * u128::from(percent)).div_ceil(100);
+            let share = text(u64::try_from(share).unwrap_or(u64::MAX));
+            view! { " " <div><small>{format!("rehearsed at {share}")}</small></div> }
+        });
+    view! { {text(limit.value)} {share} }.into_any()
 }
 
 /// One code in words, several with their counts.
