@@ -9,6 +9,7 @@ use control::limits::{LimitDraft, NodeLimits};
 use control::models::ModelDraft;
 use control::prices::PriceDraft;
 use control::rows::EntryFilter;
+use control::{Actor, ControlError};
 use domain::ids::{KeyId, TenantId};
 use domain::ledger::Rejection;
 use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Gates, Mode, Scope, Target};
@@ -604,6 +605,15 @@ async fn people_of_a_tenant_ask_about_their_own_keys_and_see_no_shared_limit() {
         for hidden in ["simulator", "The installation", "Support"] {
             assert!(!content(&page).contains(hidden), "{hidden}");
         }
+    }
+    let people = tollgate.control().people(&tollgate.actor(), Some(own)).await;
+    for person in people.expect("people") {
+        let actor = Actor::person(&person, None);
+        let refused = tollgate
+            .control()
+            .explain(&actor, &question(foreign.row.id, MODEL))
+            .await;
+        assert!(matches!(refused, Err(ControlError::NotFound { .. })), "{refused:?}");
     }
     // Keys of others are not there, whichever way they are named.
     let strangers = |id: KeyId| [id.to_string(), "application".to_owned()];
