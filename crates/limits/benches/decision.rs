@@ -1,6 +1,7 @@
 //! What one decision costs: in memory and in Redis, alone and under contention, with few and with very many live scopes.
 //!
-//! `cargo xtask bench limits` runs this and prints one table. Each figure is the median of several rounds that take turns,
+//! `cargo xtask bench limits` runs this and prints one table; `cargo bench -p limits --bench decision -- memory` only the
+//! part in memory. Each figure is the median of several rounds that take turns,
 //! so that a busy machine disturbs all of them alike.
 
 use std::sync::Arc;
@@ -211,6 +212,7 @@ async fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
+    let is_memory_alone = std::env::args().any(|argument| argument == "memory");
     let (tree, clock) = (Tree::new(), Arc::new(Clock(Instant::now())));
     let mut table = Table(Vec::new());
     let ids = AtomicU64::new(1);
@@ -324,6 +326,9 @@ async fn main() {
             );
         }
 
+        if is_memory_alone {
+            continue;
+        }
         // Redis, alone: one call there and back.
         in_redis_alone("Redis", &mut table).await;
         let usual = usual_scopes(&tree);
@@ -354,6 +359,9 @@ async fn main() {
         }
     }
 
+    if is_memory_alone {
+        return table.print();
+    }
     // Redis with very many keys live.
     let began = Instant::now();
     let step = AT_ONCE as u64 * 4;

@@ -114,9 +114,9 @@ fn check_room(limit: &Limit, counter: &Counter, need: u64, now: Now) -> Result<(
             let Some(span) = budget.find_span(now.wall) else {
                 return Err(Refusal::new(RefusalCode::BudgetUnknown, None));
             };
-            let exhausted = Refusal::new(RefusalCode::BudgetExhausted, Some(ms_until(span.span.end, now.wall)));
+            let exhausted = || Refusal::new(RefusalCode::BudgetExhausted, Some(ms_until(span.span.end, now.wall)));
             if limit.value == 0 {
-                return Err(exhausted);
+                return Err(exhausted());
             }
             if need == 0 {
                 return Ok(());
@@ -126,7 +126,7 @@ fn check_room(limit: &Limit, counter: &Counter, need: u64, now: Now) -> Result<(
             }
             let left = i128::from(limit.value) - span.spent() - i128::from(need);
             if left < 0 {
-                return Err(exhausted);
+                return Err(exhausted());
             }
             if u128::try_from(left).unwrap_or(0) < span.held_back() {
                 return Err(Refusal::new(RefusalCode::BudgetHeld, Some(BUDGET_HELD_RETRY_MS)));

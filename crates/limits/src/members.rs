@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use domain::ids::RequestId;
+use foldhash::fast::RandomState;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Member {
@@ -13,7 +14,8 @@ struct Member {
 /// Members and their sum. `drop_expired` before reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Members {
-    by_id: HashMap<RequestId, Member>,
+    /// Ids are of this gateway's making: nobody chooses them to collide.
+    by_id: HashMap<RequestId, Member, RandomState>,
     total: u128,
     /// No member expires before this; lets `drop_expired` look at the members only when there may be something to drop.
     earliest_ms: u64,

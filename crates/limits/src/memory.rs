@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -15,6 +15,7 @@ use domain::ledger::RehearsedVerdict;
 use domain::limits::Scope;
 use domain::priority::Priority;
 use domain::readings::{Explanation, Reading};
+use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 use crate::counter::Kind;
@@ -30,7 +31,7 @@ const SHARDS: usize = 256;
 const SWEEP_SHARDS: usize = 8;
 pub(crate) const SWEEPS_PER_ROUND: usize = SHARDS / SWEEP_SHARDS;
 
-type Shard = Mutex<HashMap<Scope, SharedNode>>;
+type Shard = Mutex<HashMap<Scope, SharedNode, RandomState>>;
 
 pub(crate) struct Memory {
     settings: Settings,
@@ -76,7 +77,7 @@ impl Memory {
             settings,
             drained_ms: None,
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             open_holds: AtomicU64::new(0),
             next_swept: AtomicUsize::new(0),
         }
