@@ -11,6 +11,7 @@ mod full;
 mod ledger;
 mod lifecycle;
 mod outage;
+mod plans;
 mod policy;
 mod priorities;
 mod process;
