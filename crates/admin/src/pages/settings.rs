@@ -80,6 +80,8 @@ fn rehearsal(visit: &Visit, visitor: &Visitor, settings: &SettingsView) -> AnyVi
             </p>
             <p>
                 <strong>{state}</strong>
+                " "
+                <a href="/rehearsal">"What rehearsals have found"</a>
             </p>
             {body}
         </section>

@@ -46,6 +46,7 @@ pub fn list() -> AnyView {
                 &[
                     words("Name"),
                     words("State"),
+                    words("Plan"),
                     words("Highest priority"),
                     figures("Spent"),
                     figures("Budget"),
@@ -79,6 +80,7 @@ fn row(summary: &TenantSummary, format: &Format) -> AnyView {
                 <a href=href>{tenant.name.clone()}</a>
             </th>
             <td>{state(tenant)}</td>
+            <td>{summary.row.plan_name.clone().unwrap_or_else(|| "none".to_owned())}</td>
             <td>{summary.row.priority_ceiling_in_force.as_str()}</td>
             <td class="number">{format.money(summary.spent.cost)}</td>
             <td class="number">{budget}</td>
