@@ -92,7 +92,7 @@ impl Control {
             limit.id = previous.id;
             limits::update(&mut transaction, &limit).await?;
         } else {
-            require_room(&rows)?;
+            require_room(room(&rows), "dimension")?;
             limits::insert(&mut transaction, &limit, now).await?;
         }
         let change = changed("limit.set", target, previous, Some(&limit));
@@ -119,7 +119,7 @@ impl Control {
                  or priority",
             ));
         }
-        require_room(&rows)?;
+        require_room(room(&rows), "dimension")?;
         limits::insert(&mut transaction, &limit, now).await?;
         let change = changed("limit.set", target, None, Some(&limit));
         self.note(&mut transaction, actor, now, change).await?;
@@ -197,6 +197,7 @@ impl Control {
             require_version(&rows, version)?;
         }
         let mut changes = 0;
+        let mut room = room(&rows);
         for (dimension, value) in wanted.values() {
             let previous = rows.limits.iter().find(|limit| is_plain(limit, dimension));
             match (previous, value) {
@@ -211,6 +212,8 @@ impl Control {
                     limits::update(transaction, &limit).await?;
                 }
                 (None, Some(value)) => {
+                    require_room(room, field_of(dimension))?;
+                    room -= 1;
                     let limit = self.limit(target, &plain(dimension, value), now);
                     limits::insert(transaction, &limit, now).await?;
                 }
@@ -329,14 +332,18 @@ fn require_version(rows: &NodeLimitRows, read: i64) -> Result<(), ControlError> 
     })
 }
 
-fn require_room(rows: &NodeLimitRows) -> Result<(), ControlError> {
-    if (rows.limits.len() as i64) < LIMITS_OF_NODE_MAX {
+fn require_room(room: i64, field: &'static str) -> Result<(), ControlError> {
+    if room > 0 {
         return Ok(());
     }
     Err(ControlError::field(
-        "dimension",
+        field,
         format!("a node has at most {LIMITS_OF_NODE_MAX} limits"),
     ))
+}
+
+fn room(rows: &NodeLimitRows) -> i64 {
+    LIMITS_OF_NODE_MAX.saturating_sub(rows.limits.len() as i64)
 }
 
 fn subject(target: &Target) -> String {
