@@ -90,12 +90,17 @@ impl Allowances {
         }
     }
 
-    /// So much is set aside from now on.
+    /// So much is set aside from now on. Of a budget without a base that is nothing, and asked again soon.
     pub(crate) fn set(&self, key: &BudgetKey, part: Option<u64>, now: Now) {
         if let Some(allowance) = self.by_key.lock().get_mut(key) {
             allowance.part = part;
-            allowance.renewed_ms = Some(now.monotonic_ms);
+            allowance.renewed_ms = part.map(|_| now.monotonic_ms);
         }
+    }
+
+    /// All of them.
+    pub(crate) fn keys(&self) -> Vec<BudgetKey> {
+        self.by_key.lock().keys().cloned().collect()
     }
 
     /// Spends nothing of these by itself from now on: their parts are about to be given back. Answers those that had some.
@@ -110,9 +115,12 @@ impl Allowances {
             .collect()
     }
 
-    /// The server knows nothing of them any more.
+    /// Spends nothing of any until they are measured anew: the server may not know of them.
     pub(crate) fn forget(&self) {
-        self.by_key.lock().clear();
+        for allowance in self.by_key.lock().values_mut() {
+            allowance.part = None;
+            allowance.renewed_ms = None;
+        }
     }
 }
 

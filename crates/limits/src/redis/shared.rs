@@ -18,7 +18,7 @@ use redis::Value;
 use super::allowances::KEPT_MS;
 use super::asked::Asked;
 use super::connection::{Arg, CallError, Connection, Script, slot_of};
-use super::gateways::{Heard, LifeSigns};
+use super::gateways::{Answered, Heard, LifeSigns};
 use super::group::{Branch, Group, Name};
 use super::health::{FAILURES_MAX, Health};
 use super::known_budgets::KnownBudgets;
@@ -424,7 +424,7 @@ impl Shared {
     pub(crate) async fn beat(
         &self,
         signs: &dyn LifeSigns,
-        answered: i64,
+        answered: &Answered,
         calls: bool,
         leaves: bool,
     ) -> Result<Heard, CallFailed> {
@@ -435,7 +435,8 @@ impl Shared {
                 keys.push(names::BEATS_KEY);
                 args.push(&self.instance);
                 args.push(policy_version);
-                args.push(answered);
+                args.push(answered.call);
+                args.push(&answered.memory);
                 args.push(last_settled);
                 args.push(u8::from(calls));
                 args.push(u8::from(leaves));

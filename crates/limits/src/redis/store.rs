@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chrono_tz::Tz;
@@ -15,12 +14,12 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::allowances::{Allowances, millionths};
-use super::gateways::{Heard, LifeSigns, SILENT_MS_MAX};
+use super::gateways::{Gateways, LifeSigns, SILENT_MS_MAX};
 use super::health::{Mode, Scaled, scaled};
 use super::shared::{Begun, CallFailed, Shared};
 use super::shared_hold::SharedHold;
 use crate::admission::BegunBudgets;
-use crate::hold::{Hold, MemoryHold, Parts};
+use crate::hold::{Hold, Parts};
 use crate::memory::Memory;
 use crate::{Admission, BudgetBase, BudgetKey, Denial, Now, ScopeLimits, Settings};
 
@@ -54,17 +53,24 @@ impl Local {
             self.memory = Arc::new(Memory::drained(settings, now.monotonic_ms));
         }
     }
+
+    /// The same, to admit by.
+    fn serve(&mut self, settings: Settings, now: Now) -> &Arc<Memory> {
+        self.begin(settings, now);
+        self.has_served = true;
+        &self.memory
+    }
 }
 
 pub(crate) struct RedisStore {
     pub(crate) shared: Arc<Shared>,
     allowances: Allowances,
     local: Mutex<Local>,
-    /// The last call that was answered.
-    answered: AtomicI64,
-    heard: Mutex<Heard>,
+    others: Mutex<Gateways>,
     /// One beat at a time.
     beating: tokio::sync::Mutex<()>,
+    /// Parts of budgets are set aside or given back, one after the other.
+    measuring: tokio::sync::Mutex<()>,
     /// The server has forgotten something: budgets want to be read again.
     forgot: Notify,
     signs: Mutex<Option<Arc<dyn LifeSigns>>>,
@@ -80,9 +86,9 @@ impl RedisStore {
                 memory,
                 has_served: false,
             }),
-            answered: AtomicI64::new(0),
-            heard: Mutex::default(),
-            beating: tokio::sync::Mutex::new(()),
+            others: Mutex::default(),
+            beating: tokio::sync::Mutex::default(),
+            measuring: tokio::sync::Mutex::default(),
             forgot: Notify::new(),
             signs: Mutex::new(None),
         })
@@ -141,43 +147,41 @@ impl RedisStore {
         share_percent: u8,
         now: Now,
     ) -> Result<Hold, Box<Denial>> {
-        let local = self.serve_locally(now);
         let own = Scaled::of(admission, share_percent);
         let own = own.admission(admission);
-        let upstreams = own.upstreams.iter().map(|candidate| &candidate.scope);
-        for of in own.scopes.iter().chain(upstreams) {
-            for limit in of.limits.iter().filter(|limit| limit.dimension.is_budget()) {
-                let key = BudgetKey::of(of, limit, now.wall, own.time_zone);
-                if local.has_budget(&key, now) {
-                    continue;
-                }
-                if let Some(part) = self.allowances.part(&key, now) {
-                    let spent = limit.value.saturating_sub(part.saturating_mul(key.unit()));
-                    let spent = i64::try_from(spent).unwrap_or(i64::MAX);
-                    local.set_budget(&key, BudgetBase { spent, mark: 0 }, now);
-                }
-            }
-        }
-        let mut hold = Memory::admit(&local, &own, now)?;
+        // Locked until the hold is among those that are told: nothing is spent of a part that is about to be forgotten.
+        let mut local = self.local.lock();
+        let memory = local.serve(self.shared.settings, now);
+        self.grant(memory, &own, now);
+        let mut hold = Memory::admit(memory, &own, now)?;
         // Nobody can read a base now.
         hold.unknown_budgets.clear();
         let chosen = hold.upstream_index.and_then(|index| {
             let mut candidates = own.upstreams.iter();
             candidates.find(|candidate| candidate.index == index)
         });
-        let parts = SharedHold::locally(&self.shared, admission, chosen.map(|candidate| &candidate.scope), now);
-        let Parts::Memory(local) = std::mem::replace(&mut hold.parts, Parts::Shared(Box::new(parts))) else {
-            return Ok(hold);
-        };
-        self.keep_local(&mut hold, local);
+        let mut parts = SharedHold::locally(&self.shared, admission, chosen.map(|candidate| &candidate.scope), now);
+        if let Parts::Memory(part) = std::mem::replace(&mut hold.parts, Parts::Ended) {
+            parts.local = Some(part);
+        }
+        self.shared.open.put(parts.open_hold(&hold.request));
+        hold.parts = Parts::Shared(Box::new(parts));
         Ok(hold)
     }
 
-    fn keep_local(&self, hold: &mut Hold, local: MemoryHold) {
-        if let Parts::Shared(parts) = &mut hold.parts {
-            parts.local = Some(local);
-            self.shared.open.put(parts.open_hold(&hold.request));
-        }
+    /// Lets this gateway's own counters spend what is set aside for it, as much as that is by now.
+    fn grant(&self, memory: &Memory, own: &Admission<'_>, now: Now) {
+        for_each_budget(own, now, |key, value| {
+            let part = match self.allowances.part(&key, now) {
+                Some(part) => part,
+                // It is not set aside any more.
+                None if memory.has_budget(&key, now) => 0,
+                None => return,
+            };
+            let spent = value.saturating_sub(part.saturating_mul(key.unit()));
+            let spent = i64::try_from(spent).unwrap_or(i64::MAX);
+            memory.set_budget(&key, BudgetBase { spent, mark: 0 }, now);
+        });
     }
 
     /// Another upstream for a request under way.
@@ -204,8 +208,10 @@ impl RedisStore {
         let own = own.admission(admission);
         // The account's part alone, beside what the request holds already.
         let alone = Admission { scopes: &[], ..own };
-        let local = self.serve_locally(now);
-        let mut taken = Memory::admit(&local, &alone, now)?;
+        let mut local = self.local.lock();
+        let memory = local.serve(self.shared.settings, now);
+        self.grant(memory, &alone, now);
+        let mut taken = Memory::admit(memory, &alone, now)?;
         taken.is_open = false;
         let chosen = admission
             .upstreams
@@ -340,6 +346,12 @@ impl RedisStore {
         }
     }
 
+    /// What may be spent of a budget without the shared counters, in units of the store.
+    #[cfg(test)]
+    pub(crate) fn allowance(&self, key: &BudgetKey, now: Now) -> Option<u64> {
+        self.allowances.part(key, now)
+    }
+
     /// Renews one hold at once.
     #[cfg(test)]
     pub(crate) async fn renew_now(&self, id: domain::ids::RequestId, now: Now) {
@@ -402,71 +414,92 @@ impl RedisStore {
         tokio::time::timeout(within, connected).await.is_ok()
     }
 
-    /// Says that this gateway goes, so that nobody waits for it.
+    /// Says that this gateway goes, so that nobody waits for it, and gives back what is set aside for it.
     pub(crate) async fn leave(&self) {
-        let signs = self.signs.lock().clone();
-        if let Some(signs) = signs {
-            self.tell_endings(signs.now()).await;
-            let answered = self.answered.load(Ordering::Relaxed);
-            let _ = self.shared.beat(&*signs, answered, false, true).await;
+        let Some(signs) = self.signs.lock().clone() else {
+            return;
+        };
+        let told = tokio::time::timeout(Duration::from_millis(RETURN_MS), self.tell_all_endings(&*signs));
+        if matches!(told.await, Ok(true)) {
+            self.give_back(self.allowances.keys(), signs.now()).await;
         }
+        let answered = self.others.lock().answered();
+        let _ = self.shared.beat(&*signs, &answered, false, true).await;
     }
 
     /// One beat, with all that follows from its answer. False where there was none.
     async fn beat(self: &Arc<Self>, signs: &dyn LifeSigns, calls: bool) -> bool {
         let _one = self.beating.lock().await;
         let now = signs.now();
-        let answered = self.answered.load(Ordering::Relaxed);
-        let mut heard = match self.shared.beat(signs, answered, calls, false).await {
-            Ok(heard) => heard,
-            Err(failed) => {
-                self.note_failure(&failed, now);
-                return false;
-            }
-        };
-        let was_degraded = self.shared.health.is_degraded();
-        if !heard.was_known {
+        if !self.say(signs, calls).await {
+            return false;
+        }
+        let unanswered = self.others.lock().unanswered();
+        if unanswered.is_some() {
+            // A base is missing somewhere, and with it what was set aside.
+            let _no_admission = self.local.lock();
             self.allowances.forget();
         }
-        if was_degraded || !heard.was_known || heard.call > answered {
+        let was_degraded = self.shared.health.is_degraded();
+        if was_degraded || unanswered.is_some() {
             // What is held and was spent here first: after that the counters can be counted on.
-            let told = self.tell_everything(signs);
-            if !matches!(
-                tokio::time::timeout(Duration::from_millis(RETURN_MS), told).await,
-                Ok(true)
-            ) {
+            let told = tokio::time::timeout(Duration::from_millis(RETURN_MS), self.tell_everything(signs));
+            if !matches!(told.await, Ok(true)) {
                 return false;
             }
-            self.answered.store(heard.call, Ordering::Relaxed);
-            heard = match self.shared.beat(signs, heard.call, false, false).await {
-                Ok(heard) => heard,
-                Err(failed) => {
-                    self.note_failure(&failed, now);
-                    return false;
-                }
-            };
+            if let Some(call) = unanswered {
+                self.others.lock().answer(call);
+            }
+            if !self.say(signs, false).await {
+                return false;
+            }
         }
-        self.shared.health.saw_gateways(heard.live().count() as u64);
-        if was_degraded {
+        self.shared.health.saw_gateways(self.others.lock().count());
+        let has_forgotten = self.others.lock().take_forgotten();
+        if was_degraded || has_forgotten {
             let has_served = self.local.lock().has_served;
-            self.shared.health.came_back(has_served, now.monotonic_ms);
-            tracing::info!("the shared counters answer; admitting by them");
+            self.shared
+                .health
+                .came_back(has_served || has_forgotten, now.monotonic_ms);
+            tracing::info!(has_forgotten, "the shared counters answer; admitting by them");
             self.forgot.notify_one();
+            // Those that were admitted meanwhile.
+            if let Err(failed) = self.renew_all(signs.now()).await {
+                self.note_failure(&failed, now);
+            }
         } else {
             self.shared.health.succeeded();
         }
-        *self.heard.lock() = heard;
         self.set_aside(now).await;
         true
     }
 
+    /// Says that this gateway is there, and hears who else is; false where there was no answer.
+    async fn say(&self, signs: &dyn LifeSigns, calls: bool) -> bool {
+        let answered = self.others.lock().answered();
+        match self.shared.beat(signs, &answered, calls, false).await {
+            Ok(heard) => {
+                self.others.lock().hear(heard);
+                true
+            }
+            Err(failed) => {
+                self.note_failure(&failed, signs.now());
+                false
+            }
+        }
+    }
+
     async fn tell_everything(&self, signs: &dyn LifeSigns) -> bool {
+        self.tell_all_endings(signs).await && self.renew_all(signs.now()).await.is_ok()
+    }
+
+    async fn tell_all_endings(&self, signs: &dyn LifeSigns) -> bool {
         while self.shared.outbox.len() > 0 {
             if !self.tell_endings(signs.now()).await {
                 return false;
             }
         }
-        self.renew_all(signs.now()).await.is_ok()
+        true
     }
 
     /// Tells some endings that the server has not heard of; false where it did not listen.
@@ -497,11 +530,11 @@ impl RedisStore {
         if !self.beat(&*signs, true).await {
             return None;
         }
-        let call = self.heard.lock().call;
+        let call = self.others.lock().call();
         let answers = async {
             loop {
                 if self.beat(&*signs, false).await
-                    && let Some(marks) = self.heard.lock().all_answered(call, policy_version)
+                    && let Some(marks) = self.others.lock().marks_of_all(call, policy_version)
                 {
                     return marks;
                 }
@@ -512,7 +545,7 @@ impl RedisStore {
         match tokio::time::timeout(within, answers).await {
             Ok(marks) => Some(marks),
             // Somebody is there and does not answer: nobody waits for it for ever.
-            Err(_) => Some(self.heard.lock().answered(call, policy_version)),
+            Err(_) => Some(self.others.lock().marks(call, policy_version)),
         }
     }
 
@@ -522,6 +555,7 @@ impl RedisStore {
 
     /// Sets a part of the budgets that were met lately aside for the time without shared counters.
     async fn set_aside(&self, now: Now) {
+        let _one = self.measuring.lock().await;
         {
             let mut local = self.local.lock();
             if local.has_served {
@@ -529,7 +563,9 @@ impl RedisStore {
                     // The old parts are being spent, and the server does not know how far.
                     return;
                 }
+                // What was spent of them is not to be spent again.
                 local.has_served = false;
+                self.allowances.forget();
             }
             // Nothing is spent of parts that are being measured: what becomes of them is known when the answer is there.
             self.allowances.suspend_due(now);
@@ -548,10 +584,19 @@ impl RedisStore {
         }
     }
 
-    /// Gives back what is set aside of these budgets; false where nothing is.
+    /// Gives back what is set aside of the budgets of a request; false where nothing is.
     async fn give_up_aside(&self, admission: &Admission<'_>, now: Now) -> bool {
         let mut keys = Vec::new();
         for_each_budget(admission, now, |key, _| keys.push(key));
+        self.give_back(keys, now).await
+    }
+
+    /// Gives back what is set aside of these budgets; false where nothing is.
+    async fn give_back(&self, keys: Vec<BudgetKey>, now: Now) -> bool {
+        // A request does not wait for a measurement: what that sets aside would be given back by the next.
+        let Ok(_one) = self.measuring.try_lock() else {
+            return false;
+        };
         let given_up = {
             let local = self.local.lock();
             if local.has_served {
@@ -559,18 +604,15 @@ impl RedisStore {
             }
             self.allowances.give_up(keys)
         };
-        !given_up.is_empty() && self.shared.set_aside(&given_up, 0, now).await.is_ok()
+        for given_up in given_up.chunks(BUDGETS_AT_ONCE) {
+            if self.shared.set_aside(given_up, 0, now).await.is_err() {
+                return false;
+            }
+        }
+        !given_up.is_empty()
     }
 
-    /// This gateway's own counters, to admit by.
-    fn serve_locally(&self, now: Now) -> Arc<Memory> {
-        let mut local = self.local.lock();
-        local.begin(self.shared.settings, now);
-        local.has_served = true;
-        Arc::clone(&local.memory)
-    }
-
-    /// The same, to look at.
+    /// This gateway's own counters, to look at.
     fn local(&self, now: Now) -> Arc<Memory> {
         let mut local = self.local.lock();
         if self.shared.health.is_degraded() {

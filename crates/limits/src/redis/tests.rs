@@ -2,3 +2,5 @@
 
 mod alike;
 mod fixture;
+mod flushed;
+mod outage;
