@@ -11,7 +11,7 @@ use test_support::html::{Form, Page};
 use test_support::tollgate::{CREDENTIAL, Options, Tollgate, chat_body};
 
 /// Pages under one path that a walk looks at: each month has a report and each report a month before it.
-const LOOKS_PER_PATH: usize = 3;
+const LOOKS_PER_PATH: usize = 6;
 /// Pages after which a walk is lost.
 const PAGES_MAX: usize = 300;
 /// Failed sign-ins of one account after which it has to wait.
@@ -347,6 +347,8 @@ async fn every_page_of_an_empty_installation_opens() {
         "/keys/new",
         "/models",
         "/models/new",
+        "/quota-tree",
+        "/explain",
         "/upstreams",
         "/upstreams/new",
         "/priorities",
