@@ -485,6 +485,8 @@ async fn every_answer_tells_browsers_to_run_and_frame_nothing_else() {
 async fn whatever_a_form_can_do_is_refused_to_an_auditor() {
     let (tollgate, _) = used().await;
     let mut operator = Window::operator(&tollgate).await;
+    let form = operator.visit("/plans/new").await.form("/console/plans/create");
+    operator.send(&form.fill("name", "Free")).await;
     let mut auditor = Window::person(&tollgate, Role::Auditor, None).await;
     let mut forms: BTreeMap<String, Form> = BTreeMap::new();
     for page in walk(&mut operator).await {
