@@ -16,6 +16,9 @@
 --
 -- A request that has a part already gives it back first: a retry at the same upstream is not in its own way.
 
+-- Members that have expired are not counted; they are cleared away by one call in so many.
+local EXPIRED_EVERY = 16
+
 local not_after = number()
 if now > not_after then
   return { 'late', now }
@@ -68,7 +71,9 @@ end
 read.c = function(before)
   local counter = { kind = 'c', key = name() }
   local most = number()
-  expired(counter.key)
+  if now % EXPIRED_EVERY == 0 then
+    expired(counter.key)
+  end
   counter.reply = redis.call('ZCOUNT', counter.key, string.format('(%.0f', now), '+inf')
   if before and redis.call('ZSCORE', counter.key, id) then
     counter.reply = counter.reply - 1
@@ -82,15 +87,14 @@ read.b = function(before)
   local aside, period_before = name(), name()
   local need, most, most_gated, starts, kept_ms, ttl_ms, limit =
     number(), number(), number(), number(), number(), number(), text()
-  drop_orphans(counter.key, counter.holds)
-  drop_aside(counter.key, aside)
   local spent = spending(counter.key, period_before, wall, starts, kept_ms, limit)
   begin(counter.key, spent, wall, ttl_ms, limit)
+  drop_lost(counter.key, counter.holds, aside, spent, lease_ms + orphan_ms)
   if before and redis.call('ZSCORE', counter.holds, hold_of(need, id)) then
     spent.held = spent.held - need
   end
   local sum = (spent.base or 0) + spent.since + spent.held
-  counter.need, counter.ttl_ms, counter.reply = need, ttl_ms, counted(spent)
+  counter.need, counter.ttl_ms, counter.reply, counter.had_none = need, ttl_ms, counted(spent), spent.held <= 0
   counter.has_room = (not most or (spent.base and sum + spent.aside <= most)) and (not most_gated or sum <= most_gated)
   return counter
 end
@@ -121,7 +125,9 @@ local take = {
     if redis.call('ZADD', counter.holds, now + lease_ms + orphan_ms, hold_of(counter.need, id)) == 1 then
       redis.call('HINCRBY', counter.key, 'held', counter.need)
     end
-    redis.call('PEXPIRE', counter.holds, counter.ttl_ms)
+    if counter.had_none then
+      redis.call('PEXPIRE', counter.holds, counter.ttl_ms)
+    end
     return 0
   end,
 }

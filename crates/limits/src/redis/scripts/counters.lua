@@ -118,33 +118,37 @@ local function hold_of(amount, id)
   return string.format('%.0f:%s', amount, id)
 end
 
--- A budget's holds whose requests were never heard of again.
-local function drop_orphans(budget, holds)
-  local sum = 0
-  for _, member in ipairs(expired(holds)) do
-    sum = sum + tonumber(string.match(member, '^(%d+):'))
-  end
-  if sum > 0 then
-    redis.call('HINCRBY', budget, 'held', -sum)
-  end
+-- When the first of these members will have expired; later than that nothing else can.
+local function first_expires(key_name, otherwise)
+  local first = redis.call('ZRANGE', key_name, 0, 0, 'WITHSCORES')
+  return tonumber(first[2]) or otherwise
 end
 
--- What gateways have set aside that were not heard of again.
-local function drop_aside(budget, aside)
-  for _, instance in ipairs(expired(aside)) do
-    local part = tonumber(redis.call('HGET', budget, 'aside:' .. instance)) or 0
-    redis.call('HDEL', budget, 'aside:' .. instance)
-    redis.call('HINCRBY', budget, 'aside', -part)
+-- Drops a budget's holds whose requests were never heard of again, and what was set aside for gateways that were not.
+-- Nothing put there later expires before `kept_ms` have passed, so that this is seldom looked at.
+local function drop_lost(budget, holds, aside, spent, kept_ms)
+  if spent.check_at and now < spent.check_at then
+    return
   end
+  for _, member in ipairs(expired(holds)) do
+    spent.held = spent.held - tonumber(string.match(member, '^(%d+):'))
+  end
+  for _, instance in ipairs(expired(aside)) do
+    spent.aside = spent.aside - (tonumber(redis.call('HGET', budget, 'aside:' .. instance)) or 0)
+    redis.call('HDEL', budget, 'aside:' .. instance)
+  end
+  local otherwise = now + kept_ms
+  redis.call('HSET', budget, 'held', spent.held, 'aside', spent.aside,
+    'check_at', math.min(first_expires(holds, otherwise), first_expires(aside, otherwise)))
 end
 
 -- What a budget has spent and holds; its base is absent while it is closed. A period that nobody has counted yet starts
 -- at zero where the one before was counted from its beginning on and is not forgotten.
 local function spending(budget, before, wall, starts, kept_ms, limit)
-  local field = redis.call('HMGET', budget, 'base', 'since', 'held', 'first', 'limit:' .. limit, 'aside')
+  local field = redis.call('HMGET', budget, 'base', 'since', 'held', 'first', 'limit:' .. limit, 'aside', 'check_at')
   local spent = {
     base = tonumber(field[1]), since = tonumber(field[2]) or 0, held = tonumber(field[3]) or 0,
-    is_new = not field[4], knows_limit = field[5], aside = tonumber(field[6]) or 0,
+    is_new = not field[4], knows_limit = field[5], aside = tonumber(field[6]) or 0, check_at = tonumber(field[7]),
   }
   if spent.is_new and wall < starts + kept_ms then
     local first = tonumber(redis.call('HGET', before, 'first'))

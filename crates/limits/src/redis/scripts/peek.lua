@@ -17,7 +17,8 @@ for place = 1, number() do
     local budget, holds, before = name(), name(), name()
     local starts, kept_ms, limit = number(), number(), text()
     local spent = spending(budget, before, wall, starts, kept_ms, limit)
-    for _, member in ipairs(redis.call('ZRANGEBYSCORE', holds, '-inf', now, 'LIMIT', 0, DROPPED_MAX)) do
+    local is_due = not spent.check_at or now >= spent.check_at
+    for _, member in ipairs(not is_due and {} or redis.call('ZRANGEBYSCORE', holds, '-inf', now, 'LIMIT', 0, DROPPED_MAX)) do
       spent.held = spent.held - tonumber(string.match(member, '^(%d+):'))
     end
     replies[place] = counted(spent)
