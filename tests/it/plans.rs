@@ -474,7 +474,7 @@ async fn what_is_wrong_with_a_limit_is_said_beside_its_field_and_nothing_typed_i
     assert_eq!(
         errors(page),
         [
-            "Write a whole number such as 60 or 200,000, or leave this empty.",
+            "Write a whole number such as 60 or 200,000.",
             "Write both gates, or none."
         ]
     );

@@ -57,19 +57,19 @@ fn row(person: &Person, visit: &Visit, visitor: &Visitor, may_change: bool) -> A
     let limits = person.tenant_id.map(|tenant| {
         let user = Target::Node(Scope::User(tenant, person.id.to_string().into()));
         let label = format!("Limits of {}", person.name);
-        view! { <a class="button" href=limits::address_of(&user) aria-label=label>"Limits"</a> }
+        view! { <br /> <small><a href=limits::address_of(&user) aria-label=label>"Limits"</a></small> }
     });
     let actions = (may_change && !is_self).then(|| actions(person));
     view! {
         <tr>
-            <th scope="row">{person.name.clone()}</th>
+            <th scope="row">{person.name.clone()} {limits}</th>
             <td>{person.email.clone()}</td>
             <td>{person.role.as_str()}</td>
             <td>{person.tenant_name.clone()}</td>
             <td>{state}</td>
             <td class="nowrap">{signed_in}</td>
             <td class="row-actions">
-                <div class="actions actions-end">{limits} {actions}</div>
+                <div class="actions actions-end">{actions}</div>
             </td>
         </tr>
     }

@@ -79,7 +79,17 @@ impl LimitText {
             Dimension::BudgetCost => fields
                 .amount("value", &self.value)
                 .map(|cost| u64::try_from(cost.0).unwrap_or(0)),
-            _ => fields.count("value", &self.value),
+            _ => {
+                // Elsewhere an empty count has a meaning; here it would be no limit at all.
+                let mut own = Fields::default();
+                let count = own.count("value", &self.value);
+                fields.require(
+                    own.check().is_ok(),
+                    "value",
+                    "write a whole number such as 60 or 200,000",
+                );
+                count
+            }
         };
         if self.value.trim().is_empty() {
             fields.refuse("value", "write a value; 0 admits nothing");

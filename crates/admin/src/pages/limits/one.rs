@@ -159,9 +159,9 @@ fn choices(target: &Target) -> AnyView {
 
 fn kind(dimension: Dimension) -> &'static str {
     if dimension.is_rate() {
-        "per minute or another window"
+        "per window of time"
     } else if dimension.is_budget() {
-        "per hour, day, week or month"
+        "per calendar period"
     } else if dimension.is_request_cap() {
         "of a single request"
     } else {
