@@ -17,7 +17,7 @@
 //! | reading (a limit at one moment), explanation | [`readings`] |
 //! | question (a request that nobody sends), answer | [`questions`] |
 //! | refusal, its code and what follows from it | [`refusals`] |
-//! | priority | [`priority`] |
+//! | priority, traffic (what happened at each) | [`priority`] |
 //! | key text, public id, secret hash | [`key_text`] |
 //!
 //! Nothing here reads a clock, draws a random number or does input or output: time and randomness are arguments.

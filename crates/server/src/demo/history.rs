@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Datelike as _, Duration, Utc, Weekday};
-use domain::ids::{RequestId, UpstreamId};
-use domain::ledger::{Attempt, Identity, Outcome, Rejection, Settlement};
+use domain::ids::{LimitId, RequestId};
+use domain::ledger::{Attempt, Identity, Outcome, RehearsedVerdict, Rejection, Settlement};
+use domain::limits::{Dimension, Scope};
 use domain::money::Nanos;
 use domain::policy::Dialect;
-use domain::prices::Price;
+use domain::priority::Priority;
 use domain::refusals::RefusalCode;
 use domain::usage::{TokenUsage, UsageSource};
 use store::Store;
 use store::ledger::{ShipBatch, Shipped};
 
-use super::organisation::{DemoKey, Made};
+use super::organisation::{DemoKey, Made, REHEARSED_GROUP};
 
 const DAYS: i64 = 46;
 const INSTANCE: &str = "demo-history";
@@ -70,7 +71,7 @@ fn generate(made: &Made, now: DateTime<Utc>) -> (Vec<Settlement>, Vec<Rejection>
                 if dice.below(100) < 3 {
                     rejections.push(rejection(&mut dice, key, at));
                 } else {
-                    settlements.push(settlement(&mut dice, key, made.upstream, &made.prices, at));
+                    settlements.push(settlement(&mut dice, key, made, at));
                 }
             }
         }
@@ -100,8 +101,9 @@ fn model(dice: &mut Dice, key: &DemoKey) -> &'static str {
     key.models[drawn.saturating_sub(1)]
 }
 
-fn settlement(dice: &mut Dice, key: &DemoKey, upstream: UpstreamId, prices: &[Price], at: DateTime<Utc>) -> Settlement {
+fn settlement(dice: &mut Dice, key: &DemoKey, made: &Made, at: DateTime<Utc>) -> Settlement {
     let model = model(dice, key);
+    let upstream = made.upstream;
     let identity = identity(dice, key, model, at);
     let input = 200 + dice.below(3_000) + if dice.below(12) == 0 { dice.below(20_000) } else { 0 };
     let cached = if dice.below(3) == 0 { input * 2 / 3 } else { 0 };
@@ -124,7 +126,7 @@ fn settlement(dice: &mut Dice, key: &DemoKey, upstream: UpstreamId, prices: &[Pr
             ..TokenUsage::default()
         }
     };
-    let price = prices.iter().find(|price| price.model == model);
+    let price = made.prices.iter().find(|price| price.model == model);
     let cost = |usage: &TokenUsage| price.map_or(Nanos::ZERO, |price| price.cost(usage));
     let expected = (input + input / 10, 700);
     let ceiling = (input + input / 6, 2_048);
@@ -170,13 +172,31 @@ fn settlement(dice: &mut Dice, key: &DemoKey, upstream: UpstreamId, prices: &[Pr
         queue_ms: 0,
         first_byte_ms: Some(first_byte_ms),
         total_ms,
-        rehearsed: Vec::new(),
+        rehearsed: rehearsed(dice, model, made.rehearsed),
     }
+}
+
+/// What the rehearsed limit would have said: no, now and then.
+fn rehearsed(dice: &mut Dice, model: &str, limit_id: LimitId) -> Vec<RehearsedVerdict> {
+    if model == "sim-small" || dice.below(9) > 0 {
+        return Vec::new();
+    }
+    vec![RehearsedVerdict {
+        scope: Scope::ModelGroup(REHEARSED_GROUP.into()),
+        dimension: Dimension::Requests,
+        limit_id,
+        code: RefusalCode::RateLimitExceeded,
+    }]
 }
 
 fn rejection(dice: &mut Dice, key: &DemoKey, at: DateTime<Utc>) -> Rejection {
     let model = model(dice, key);
     let (code, message, retry) = match dice.below(10) {
+        0..=5 if key.priority == Priority::Low => (
+            RefusalCode::PriorityGated,
+            "The service is busy. Retry in 9 s.",
+            Some(9),
+        ),
         0..=5 => (
             RefusalCode::RateLimitExceeded,
             "Too many requests: your tenant allows 30 requests per window. Retry in 4 s.",
@@ -195,25 +215,31 @@ fn rejection(dice: &mut Dice, key: &DemoKey, at: DateTime<Utc>) -> Rejection {
         ),
     };
     let dimension = match code {
-        RefusalCode::RateLimitExceeded => Some(domain::limits::Dimension::Requests),
-        RefusalCode::ConcurrencyLimitExceeded => Some(domain::limits::Dimension::Concurrency),
+        RefusalCode::RateLimitExceeded | RefusalCode::PriorityGated => Some(Dimension::Requests),
+        RefusalCode::ConcurrencyLimitExceeded => Some(Dimension::Concurrency),
         _ => None,
     };
+    let scope = match code {
+        RefusalCode::PriorityGated => Scope::Global,
+        _ => Scope::Tenant(key.tenant),
+    };
+    // One of the programs does not wait.
+    let is_early = retry.is_some() && key.owner.is_none() && key.priority == Priority::Default && dice.below(3) > 0;
     Rejection {
         identity: identity(dice, key, model, at),
         refused_at: at,
         code,
         status: code.status(),
-        scope: dimension.map(|_| domain::limits::Scope::Tenant(key.tenant)),
+        scope: dimension.map(|_| scope),
         dimension,
         limit_id: None,
         limit_key: None,
         chain: Vec::new(),
         message: message.into(),
         retry_after_seconds: retry,
-        caller_retries: None,
+        caller_retries: retry.map(|_| if is_early { 2 } else { 0 }),
         refusal_count: 1,
-        early_count: 0,
+        early_count: i64::from(is_early),
         expected_input_tokens: 0,
         expected_output_tokens: 0,
         expected_cost_nanos: Nanos::ZERO,

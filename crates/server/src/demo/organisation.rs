@@ -11,7 +11,7 @@ use control::prices::PriceDraft;
 use control::tenants::TenantDraft;
 use control::upstreams::{CredentialChange, UpstreamDraft};
 use control::{Actor, Control};
-use domain::ids::{KeyId, PersonId, PlanId, TenantId, UpstreamId};
+use domain::ids::{KeyId, LimitId, PersonId, PlanId, TenantId, UpstreamId};
 use domain::limits::{Class, DEFAULT_WINDOW_SECONDS, Dimension, Gates, Mode, Scope, Target};
 use domain::money::Nanos;
 use domain::people::Role;
@@ -23,6 +23,8 @@ use domain::priority::Priority;
 use super::{CREDENTIAL, MEMBER_EMAIL, Memory, OPERATOR_EMAIL, PASSWORD};
 
 const UPSTREAM: &str = "Simulator";
+/// The models whose limit is rehearsed.
+pub(super) const REHEARSED_GROUP: &str = "large";
 
 /// A key of the demo, with what its history looks like.
 pub(super) struct DemoKey {
@@ -42,6 +44,8 @@ pub(super) struct Made {
     pub(super) upstream: UpstreamId,
     pub(super) prices: Vec<Price>,
     pub(super) keys: Vec<DemoKey>,
+    /// A limit on the models of [`REHEARSED_GROUP`] that only says what it would have refused.
+    pub(super) rehearsed: LimitId,
 }
 
 struct DemoTenant {
@@ -141,7 +145,7 @@ fn models() -> [DemoModel; 3] {
         ),
         (
             "sim-large",
-            Some("large"),
+            Some(REHEARSED_GROUP),
             200_000,
             16_384,
             2_048,
@@ -149,7 +153,7 @@ fn models() -> [DemoModel; 3] {
         ),
         (
             "sim-reasoning",
-            Some("large"),
+            Some(REHEARSED_GROUP),
             200_000,
             32_768,
             4_096,
@@ -180,6 +184,7 @@ pub(super) async fn create(control: &Control, simulator_url: &str, now: DateTime
     create_shared_limits(control, &actor, upstream, now).await?;
 
     let mut made = Made {
+        rehearsed: create_rehearsed_limit(control, &actor, now).await?,
         memory: Memory::default(),
         upstream,
         prices,
@@ -306,6 +311,29 @@ async fn create_shared_limits(
         .await
         .context("the global limit")?;
     Ok(())
+}
+
+/// A limit that only says what it would refuse.
+async fn create_rehearsed_limit(control: &Control, actor: &Actor, now: DateTime<Utc>) -> anyhow::Result<LimitId> {
+    let target = Target::Node(Scope::ModelGroup(REHEARSED_GROUP.into()));
+    let rehearsed = LimitDraft {
+        dimension: Dimension::Requests,
+        value: 6,
+        window_seconds: DEFAULT_WINDOW_SECONDS,
+        burst: None,
+        period: Period::Month,
+        model: None,
+        priority: None,
+        mode: Mode::Rehearse,
+        gates: None,
+    };
+    control
+        .set_limit(actor, &target, 0, &rehearsed, now)
+        .await
+        .context("the rehearsed limit")?;
+    let limits = control.limits_of(actor, &target).await?.limits;
+    let limit = limits.first().context("the rehearsed limit is there")?;
+    Ok(limit.id)
 }
 
 async fn create_plan(control: &Control, actor: &Actor, plan: &DemoPlan, now: DateTime<Utc>) -> anyhow::Result<PlanId> {
