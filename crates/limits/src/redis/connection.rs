@@ -104,6 +104,7 @@ impl Connection {
     }
 
     /// Sends the command `name`, `key`, `args`; without a key, to any node of a cluster.
+    #[cfg(test)]
     pub(crate) async fn command(
         &self,
         name: &'static str,
