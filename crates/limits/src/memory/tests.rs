@@ -574,7 +574,7 @@ fn costing(value: u64) -> Vec<ScopeLimits> {
 }
 
 fn begin(world: &World, last_settled: u64) -> Vec<Option<u64>> {
-    let begin = |key| memory(&world).begin_budget(key, || last_settled, world.now);
+    let begin = |key| memory(world).begin_budget(key, || last_settled, world.now);
     world.budget_keys().iter().map(begin).collect()
 }
 
