@@ -1,9 +1,9 @@
 //! A month and a half of made-up history, put into the ledger the way a gateway would: in batches, with roll-ups and marks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Datelike as _, Duration, Utc, Weekday};
-use domain::ids::{LimitId, RequestId};
+use domain::ids::{LimitId, RequestId, TenantId};
 use domain::ledger::{Attempt, Identity, Outcome, RehearsedVerdict, Rejection, Settlement};
 use domain::limits::{Dimension, Scope};
 use domain::money::Nanos;
@@ -17,6 +17,8 @@ use store::ledger::{ShipBatch, Shipped};
 use super::organisation::{DemoKey, Made, REHEARSED_GROUP};
 
 const DAYS: i64 = 46;
+/// How much of its budget a tenant spends in a month at most, in percent.
+const SPENT_PERCENT_MAX: i64 = 96;
 const INSTANCE: &str = "demo-history";
 const BATCH: usize = 1_000;
 /// The last minutes are left to live traffic.
@@ -50,6 +52,7 @@ pub(super) async fn create(store: &Store, made: &Made, now: DateTime<Utc>) -> an
 fn generate(made: &Made, now: DateTime<Utc>) -> (Vec<Settlement>, Vec<Rejection>) {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let (mut settlements, mut rejections) = (Vec::new(), Vec::new());
+    let mut spent: HashMap<(TenantId, u32), Nanos> = HashMap::new();
     for days_ago in (0..=DAYS).rev() {
         let day = now - Duration::days(days_ago);
         let is_weekend = matches!(day.weekday(), Weekday::Sat | Weekday::Sun);
@@ -71,7 +74,14 @@ fn generate(made: &Made, now: DateTime<Utc>) -> (Vec<Settlement>, Vec<Rejection>
                 if dice.below(100) < 3 {
                     rejections.push(rejection(&mut dice, key, at));
                 } else {
-                    settlements.push(settlement(&mut dice, key, made, at));
+                    let ran = settlement(&mut dice, key, made, at);
+                    let of_month = spent.entry((key.tenant, at.month())).or_default();
+                    // A budget is never passed: what would have passed it did not run. A little is left for the live traffic.
+                    let left = key.monthly_cost.0 / 100 * SPENT_PERCENT_MAX - of_month.0;
+                    if ran.cost_nanos.0 <= left {
+                        of_month.0 += ran.cost_nanos.0;
+                        settlements.push(ran);
+                    }
                 }
             }
         }

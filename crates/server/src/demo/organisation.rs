@@ -30,6 +30,8 @@ pub(super) const REHEARSED_GROUP: &str = "large";
 pub(super) struct DemoKey {
     pub(super) id: KeyId,
     pub(super) tenant: TenantId,
+    /// What its tenant may spend in a month.
+    pub(super) monthly_cost: Nanos,
     pub(super) owner: Option<PersonId>,
     pub(super) priority: Priority,
     /// Requests on a working day.
@@ -400,6 +402,7 @@ async fn create_tenant(
         made.keys.push(DemoKey {
             id: issued.row.id,
             tenant: id,
+            monthly_cost: Nanos::from_units(tenant.monthly_cost_units),
             owner,
             priority,
             daily_requests,
