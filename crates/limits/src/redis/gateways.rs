@@ -16,7 +16,7 @@ pub trait LifeSigns: Send + Sync {
     fn now(&self) -> crate::Now;
     /// The number of the last entry of its journal that was settled.
     fn last_settled(&self) -> u64;
-    /// The version of the policy in force.
+    /// The version of the policy whose budgets count here.
     fn policy_version(&self) -> i64;
 }
 
@@ -71,11 +71,13 @@ impl Heard {
     }
 }
 
-/// The last call that was answered, and of which memory of the server.
+/// The last call that was answered, of which memory of the server, and under which policy: what is held counts in that
+/// policy's budgets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answered {
     pub(crate) call: i64,
     pub(crate) memory: String,
+    pub(crate) policy_version: i64,
 }
 
 /// Who is there, over all beats.
@@ -121,12 +123,18 @@ impl Gateways {
         self.answered.clone()
     }
 
-    /// The last call, where it is not answered.
-    pub(crate) fn unanswered(&self) -> Option<Answered> {
-        let is_answered = self.answered.memory == self.heard.memory && self.answered.call >= self.heard.call;
+    /// Whether the last call is answered, under whichever policy.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.answered.memory == self.heard.memory && self.answered.call >= self.heard.call
+    }
+
+    /// The last call, where it is not answered under this policy.
+    pub(crate) fn unanswered(&self, policy_version: i64) -> Option<Answered> {
+        let is_answered = self.is_answered() && self.answered.policy_version >= policy_version;
         (!is_answered).then(|| Answered {
             call: self.heard.call,
             memory: self.heard.memory.clone(),
+            policy_version,
         })
     }
 

@@ -428,13 +428,13 @@ impl Shared {
         calls: bool,
         leaves: bool,
     ) -> Result<Heard, CallFailed> {
-        // Looked up before anything is sent: what is settled later finds its budgets counting.
-        let (last_settled, policy_version) = (signs.last_settled(), signs.policy_version());
+        // Looked up before anything is sent: what is settled later finds the budgets of the policy counting.
+        let last_settled = signs.last_settled();
         let reply = self
             .timely(&scripts::BEAT, signs.now(), |keys, args| {
                 keys.push(names::BEATS_KEY);
                 args.push(&self.instance);
-                args.push(policy_version);
+                args.push(answered.policy_version);
                 args.push(answered.call);
                 args.push(&answered.memory);
                 args.push(last_settled);

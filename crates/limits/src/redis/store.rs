@@ -434,8 +434,9 @@ impl RedisStore {
         if !self.say(signs, calls).await {
             return false;
         }
-        let unanswered = self.others.lock().unanswered();
-        if unanswered.is_some() {
+        // Known before anything is told: holds are counted in budgets that are known by then.
+        let unanswered = self.others.lock().unanswered(signs.policy_version());
+        if !self.others.lock().is_answered() {
             // A base is missing somewhere, and with it what was set aside.
             let _no_admission = self.local.lock();
             self.allowances.forget();
