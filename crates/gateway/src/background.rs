@@ -92,6 +92,8 @@ impl Gateway {
     /// that was just issued or revoked waits as well. Budgets that were not read in time stay closed until they are, and
     /// everything else holds.
     pub async fn refresh_policy(&self) -> Result<bool, KeeperError> {
+        // One at a time: whoever reads budgets for longer must not put an older policy in force again.
+        let _one = self.refreshing.lock().await;
         let Some(newer) = self.keeper.fetch_newer().await? else {
             return Ok(false);
         };
