@@ -352,6 +352,13 @@ impl RedisStore {
         self.allowances.part(key, now)
     }
 
+    /// Beats at once.
+    #[cfg(test)]
+    pub(crate) async fn beat_now(self: &Arc<Self>) -> bool {
+        let signs = self.signs.lock().clone().expect("signs of life");
+        self.beat(&*signs, false).await
+    }
+
     /// Renews one hold at once.
     #[cfg(test)]
     pub(crate) async fn renew_now(&self, id: domain::ids::RequestId, now: Now) {

@@ -1,6 +1,7 @@
 //! The shared counters against real servers.
 
 mod alike;
+mod budgets;
 mod fixture;
 mod flushed;
 mod outage;
