@@ -1,97 +1,17 @@
 //! The program itself, as an operating system sees it: killed, told to stop, started again on what it left.
 
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use control::limits::NodeLimits;
 use serde_json::json;
 use test_support::http::Browser;
+use test_support::program::Program;
 use test_support::tollgate::{Tollgate, chat_body};
-use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStderr, Command};
-use tokio::time::timeout;
+use tokio::process::Command;
 
 /// What waits for something that must happen, at most.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A running `tollgate`, killed when dropped.
-struct Program {
-    child: Child,
-    lines: Lines<BufReader<ChildStderr>>,
-}
-
-impl Program {
-    /// Starts it over `data_dir`, with these variables.
-    fn start(command: &str, data_dir: &Path, variables: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(program())
-            .arg(command)
-            .env_remove("DATABASE_URL")
-            .env("TOLLGATE_DATA_DIR", data_dir)
-            .env("TOLLGATE_LISTEN", "127.0.0.1:0")
-            .env("RUST_LOG", "off")
-            .envs(variables.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("the program starts");
-        let stderr = child.stderr.take().expect("it was asked for");
-        Self {
-            child,
-            lines: BufReader::new(stderr).lines(),
-        }
-    }
-
-    /// What follows `beginning` in the first line that begins with it.
-    async fn says(&mut self, beginning: &str) -> String {
-        let mut said = Vec::new();
-        let found = timeout(PATIENCE, async {
-            while let Ok(Some(line)) = self.lines.next_line().await {
-                if let Some(rest) = line.strip_prefix(beginning) {
-                    return Some(rest.to_owned());
-                }
-                said.push(line);
-            }
-            None
-        })
-        .await;
-        match found {
-            Ok(Some(rest)) => rest,
-            _ => panic!("it never said {beginning:?}, but {said:#?}"),
-        }
-    }
-
-    async fn signal(&self, name: &str) {
-        let id = self.child.id().expect("it runs").to_string();
-        let sent = Command::new("kill").args(["-s", name, &id]).status().await;
-        assert!(sent.expect("kill runs").success());
-    }
-
-    async fn ends(mut self) -> ExitStatus {
-        timeout(PATIENCE, self.child.wait())
-            .await
-            .expect("it ends within bounds")
-            .expect("a status")
-    }
-}
-
-/// `cargo xtask test` says where the program is; otherwise it is looked for in the build folder.
-fn program() -> std::path::PathBuf {
-    if let Some(given) = std::env::var_os("TOLLGATE_TEST_SERVER") {
-        return given.into();
-    }
-    let test = std::env::current_exe().expect("a path");
-    let folder = test.parent().and_then(Path::parent).expect("a build folder");
-    let program = folder.join("tollgate");
-    assert!(
-        program.exists(),
-        "{} is not there; build it with `cargo build`, or set TOLLGATE_TEST_SERVER",
-        program.display()
-    );
-    program
-}
 
 /// Processes whose working directory is the private Postgres of `data_dir`.
 fn servers_over(data_dir: &Path) -> usize {
@@ -140,7 +60,7 @@ async fn what_a_killed_gateway_held_is_charged_and_counts_in_the_budget() {
         .await;
     assert!(stream.next().await.is_some(), "it is under way");
     simulator.wait_parked(1).await;
-    program.child.kill().await.expect("killed");
+    program.kill().await;
     drop(stream);
 
     let mut program = Program::start("serve", data_dir.path(), &variables);
@@ -189,7 +109,7 @@ async fn no_postgres_is_left_behind_whenever_the_program_is_told_to_stop() {
     program.signal("INT").await;
     program.says("Stopping").await;
     // It may have ended meanwhile.
-    if let Some(id) = program.child.id() {
+    if let Some(id) = program.id() {
         let _ = Command::new("kill").args(["-s", "INT", &id.to_string()]).status().await;
     }
     program.ends().await;
@@ -202,7 +122,7 @@ async fn a_first_start_of_the_demo_that_was_killed_can_be_repeated() {
     let mut program = Program::start("demo", data_dir.path(), &[]);
     program.says("First start").await;
     // Half of it is in the database.
-    program.child.kill().await.expect("killed");
+    program.kill().await;
 
     let mut program = Program::start("demo", data_dir.path(), &[]);
     program.says("First start").await;

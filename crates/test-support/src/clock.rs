@@ -1,17 +1,18 @@
-//! A wall clock that a test moves. The monotonic one runs by itself.
+//! Clocks that a test moves. The monotonic one runs by itself, and never back.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use chrono::{DateTime, Duration, Timelike as _, Utc};
 use chrono_tz::Tz;
 use gateway::clock::{Clock, SystemClock};
 use limits::Now;
 
-/// The machine's clocks, with the wall clock shifted.
+/// The machine's clocks, shifted.
 #[derive(Debug)]
 pub struct TestClock {
     system: SystemClock,
     shift_ms: AtomicI64,
+    monotonic_shift_ms: AtomicU64,
 }
 
 impl Default for TestClock {
@@ -19,6 +20,7 @@ impl Default for TestClock {
         Self {
             system: SystemClock::start(),
             shift_ms: AtomicI64::new(0),
+            monotonic_shift_ms: AtomicU64::new(0),
         }
     }
 }
@@ -28,6 +30,12 @@ impl TestClock {
     pub fn set(&self, at: DateTime<Utc>) {
         self.shift_ms
             .store((at - Utc::now()).num_milliseconds() + 1, Ordering::SeqCst);
+    }
+
+    /// From now on it is so many milliseconds later, by both clocks.
+    pub fn skip(&self, ms: u32) {
+        self.shift_ms.fetch_add(i64::from(ms), Ordering::SeqCst);
+        self.monotonic_shift_ms.fetch_add(u64::from(ms), Ordering::SeqCst);
     }
 
     /// What it shows.
@@ -41,7 +49,7 @@ impl Clock for TestClock {
         let now = self.system.now();
         Now {
             wall: now.wall + Duration::milliseconds(self.shift_ms.load(Ordering::SeqCst)),
-            ..now
+            monotonic_ms: now.monotonic_ms + self.monotonic_shift_ms.load(Ordering::SeqCst),
         }
     }
 }

@@ -1,9 +1,13 @@
 //! Builders and real servers for tests.
 
+pub mod booked;
 pub mod clock;
 pub mod console;
 pub mod cut;
+pub mod fleet;
 pub mod html;
 pub mod http;
+pub mod instance;
 pub mod postgres;
+pub mod program;
 pub mod tollgate;

@@ -29,12 +29,19 @@ use tempfile::TempDir;
 use crate::clock::TestClock;
 use crate::cut::Wire;
 use crate::http::{Answer, Browser, Stream};
+use crate::instance::{Instance, Mortal};
 use crate::postgres::{self, TestDatabase};
 
 /// The credential that the simulated provider wants.
 pub const CREDENTIAL: &str = "credential-of-the-provider";
 /// The model every test has: 1 unit per million input tokens, 2 per million output tokens.
 pub const MODEL: &str = "sim-model";
+/// Where chat requests go.
+pub const CHAT_PATH: &str = "/v1/chat/completions";
+/// The name of the first gateway.
+pub const INSTANCE: &str = "test-gateway";
+/// The installation's secret key.
+pub const SECRET_KEY: [u8; 32] = [7; 32];
 /// What waits for something that must happen, at most.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -76,7 +83,18 @@ pub struct Tollgate {
     /// The way to Postgres, if a test wanted one that can be cut.
     pub wire: Option<Wire>,
     data_dir: TempDir,
-    time_zone: Option<chrono_tz::Tz>,
+    common: Common,
+}
+
+/// What all gateways of one installation share.
+#[derive(Clone)]
+pub(crate) struct Common {
+    pub(crate) database_url: String,
+    pub(crate) clock: Arc<TestClock>,
+    pub(crate) time_zone: Option<chrono_tz::Tz>,
+    pub(crate) redis: Option<limits::RedisSettings>,
+    pub(crate) limits: limits::Settings,
+    pub(crate) upstream_timeouts: upstream::Timeouts,
 }
 
 impl Tollgate {
@@ -102,15 +120,24 @@ impl Tollgate {
             true => Some(Wire::to(host_and_port(database.url())).await),
             false => None,
         };
-        let settings = settings(&database, wire.as_ref(), &data_dir, &clock, options.time_zone);
+        let common = Common {
+            database_url: match &wire {
+                None => database.url().to_owned(),
+                Some(wire) => database
+                    .url()
+                    .replace(&host_and_port(database.url()), &wire.address().to_string()),
+            },
+            clock: Arc::clone(&clock),
+            time_zone: options.time_zone,
+            redis: options.redis,
+            limits: options.limits,
+            upstream_timeouts: options.upstream_timeouts,
+        };
         let settings = Settings {
             after_admission: options.after_admission,
-            limits: options.limits,
-            redis: options.redis,
             journal: options.journal,
-            upstream_timeouts: options.upstream_timeouts,
             public_url: options.public_url,
-            ..settings
+            ..common.settings(INSTANCE, data_dir.path())
         };
         let running = wiring::start(settings).await.expect("the process starts");
         let tollgate = Self {
@@ -120,7 +147,7 @@ impl Tollgate {
             clock,
             wire,
             data_dir,
-            time_zone: options.time_zone,
+            common,
         };
         if !options.is_empty {
             let upstream = tollgate.upstream("simulator", &tollgate.simulator.base_url()).await;
@@ -140,26 +167,35 @@ impl Tollgate {
     /// The same with other settings.
     pub async fn restart_with(self, change: impl FnOnce(Settings) -> Settings) -> Self {
         let Self {
-            database,
-            simulator,
             running,
-            clock,
-            wire,
             data_dir,
-            time_zone,
+            common,
+            ..
         } = self;
         running.stop().await;
-        let settings = settings(&database, wire.as_ref(), &data_dir, &clock, time_zone);
+        let settings = common.settings(INSTANCE, data_dir.path());
         let running = wiring::start(change(settings)).await.expect("the process starts again");
         Self {
-            database,
-            simulator,
             running,
-            clock,
-            wire,
             data_dir,
-            time_zone,
+            common,
+            ..self
         }
+    }
+
+    /// One more gateway on the same database, Redis and provider, under a name and with a data directory of its own.
+    pub async fn another(&self, name: &str) -> Instance {
+        self.another_with(name, |settings| settings).await
+    }
+
+    /// The same with other settings.
+    pub async fn another_with(&self, name: &str, change: impl FnOnce(Settings) -> Settings) -> Instance {
+        Instance::start(self.common.clone(), name, change).await
+    }
+
+    /// One more gateway in threads of its own, so that it can be killed.
+    pub async fn mortal(&self, name: &str) -> Mortal {
+        Mortal::start(self.common.clone(), name).await
     }
 
     /// Its data directory.
@@ -294,16 +330,12 @@ impl Tollgate {
 
     /// One chat request with this text, whole.
     pub async fn chat(&self, key: &str, text: &str) -> Answer {
-        self.browser()
-            .post_json("/v1/chat/completions", key, &chat_body(text))
-            .await
+        chat(&self.browser(), key, text).await
     }
 
     /// One streamed chat request with this text.
     pub async fn chat_stream(&self, key: &str, text: &str) -> Stream {
-        let mut body = chat_body(text);
-        body["stream"] = json!(true);
-        self.browser().stream_json("/v1/chat/completions", key, &body).await
+        chat_stream(&self.browser(), key, text).await
     }
 
     /// Waits until every request has ended and everything journalled is in Postgres.
@@ -311,19 +343,7 @@ impl Tollgate {
     /// # Panics
     /// When that does not happen.
     pub async fn shipped(&self) {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
-        loop {
-            self.running.gateway.book_folded();
-            let status = self.running.gateway.status();
-            if status.in_flight == 0 && status.journal_depth == 0 {
-                return;
-            }
-            assert!(
-                tokio::time::Instant::now() < deadline,
-                "not everything ended: {status:?}"
-            );
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        shipped(&self.running).await;
     }
 
     /// A connection to its database.
@@ -332,42 +352,61 @@ impl Tollgate {
     }
 }
 
+/// Waits until every request of this gateway has ended and everything journalled is in Postgres.
+pub(crate) async fn shipped(running: &Running) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        running.gateway.book_folded();
+        let status = running.gateway.status();
+        if status.in_flight == 0 && status.journal_depth == 0 {
+            return;
+        }
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "not everything ended: {status:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub(crate) async fn chat(browser: &Browser, key: &str, text: &str) -> Answer {
+    browser.post_json(CHAT_PATH, key, &chat_body(text)).await
+}
+
+pub(crate) async fn chat_stream(browser: &Browser, key: &str, text: &str) -> Stream {
+    let mut body = chat_body(text);
+    body["stream"] = json!(true);
+    browser.stream_json(CHAT_PATH, key, &body).await
+}
+
 /// A chat request for [`MODEL`].
 pub fn chat_body(text: &str) -> Value {
     json!({ "model": MODEL, "messages": [{ "role": "user", "content": text }] })
 }
 
-fn settings(
-    database: &TestDatabase,
-    wire: Option<&Wire>,
-    data_dir: &TempDir,
-    clock: &Arc<TestClock>,
-    time_zone: Option<chrono_tz::Tz>,
-) -> Settings {
-    Settings {
-        listen: "127.0.0.1:0".parse().expect("an address"),
-        admin_listen: None,
-        public_url: None,
-        gateway_url: None,
-        data_dir: DataDir::open(data_dir.path()).expect("a data directory"),
-        database_url: Some(match wire {
-            None => database.url().to_owned(),
-            Some(wire) => database
-                .url()
-                .replace(&host_and_port(database.url()), &wire.address().to_string()),
-        }),
-        secret_key: SecretKey::from_bytes([7; 32]),
-        time_zone,
-        currency: None,
-        instance: "test-gateway".to_owned(),
-        site_dir: site_dir(),
-        journal: JournalSettings::default(),
-        redis: None,
-        limits: limits::Settings::default(),
-        upstream_timeouts: upstream::Timeouts::default(),
-        grace: Duration::from_secs(5),
-        clock: Arc::<TestClock>::clone(clock),
-        after_admission: None,
+impl Common {
+    /// Of the gateway `instance` over `data_dir`.
+    pub(crate) fn settings(&self, instance: &str, data_dir: &Path) -> Settings {
+        Settings {
+            listen: "127.0.0.1:0".parse().expect("an address"),
+            admin_listen: None,
+            public_url: None,
+            gateway_url: None,
+            data_dir: DataDir::open(data_dir).expect("a data directory"),
+            database_url: Some(self.database_url.clone()),
+            secret_key: SecretKey::from_bytes(SECRET_KEY),
+            time_zone: self.time_zone,
+            currency: None,
+            instance: instance.to_owned(),
+            site_dir: site_dir(),
+            journal: JournalSettings::default(),
+            redis: self.redis.clone(),
+            limits: self.limits,
+            upstream_timeouts: self.upstream_timeouts,
+            grace: Duration::from_secs(5),
+            clock: Arc::<TestClock>::clone(&self.clock),
+            after_admission: None,
+        }
     }
 }
 

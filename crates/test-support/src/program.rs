@@ -1,0 +1,119 @@
+//! The program itself as a process of its own, as an operating system sees it.
+
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::time::timeout;
+
+/// What waits for something that must happen, at most.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running `tollgate`, killed when dropped.
+#[derive(Debug)]
+pub struct Program {
+    child: Child,
+    lines: Lines<BufReader<ChildStderr>>,
+}
+
+impl Program {
+    /// Starts it over `data_dir`, with these variables.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(command: &str, data_dir: &Path, variables: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(program())
+            .arg(command)
+            .env_remove("DATABASE_URL")
+            .env_remove("REDIS_URL")
+            .env("TOLLGATE_DATA_DIR", data_dir)
+            .env("TOLLGATE_LISTEN", "127.0.0.1:0")
+            .env("RUST_LOG", "off")
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the program starts");
+        let stderr = child.stderr.take().expect("it was asked for");
+        Self {
+            child,
+            lines: BufReader::new(stderr).lines(),
+        }
+    }
+
+    /// What follows `beginning` in the first line that begins with it.
+    ///
+    /// # Panics
+    /// When it never says so.
+    pub async fn says(&mut self, beginning: &str) -> String {
+        let mut said = Vec::new();
+        let found = timeout(PATIENCE, async {
+            while let Ok(Some(line)) = self.lines.next_line().await {
+                if let Some(rest) = line.strip_prefix(beginning) {
+                    return Some(rest.to_owned());
+                }
+                said.push(line);
+            }
+            None
+        })
+        .await;
+        match found {
+            Ok(Some(rest)) => rest,
+            _ => panic!("it never said {beginning:?}, but {said:#?}"),
+        }
+    }
+
+    /// Sends it a signal, by name.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub async fn signal(&self, name: &str) {
+        let id = self.child.id().expect("it runs").to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status().await;
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// Its process id, while it runs.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Kills it, as a crash does.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub async fn kill(mut self) {
+        self.child.kill().await.expect("killed");
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When it does not come.
+    pub async fn ends(mut self) -> ExitStatus {
+        timeout(PATIENCE, self.child.wait())
+            .await
+            .expect("it ends within bounds")
+            .expect("a status")
+    }
+}
+
+/// `cargo xtask test` says where the program is; otherwise it is looked for in the build folder.
+fn program() -> PathBuf {
+    if let Some(given) = std::env::var_os("TOLLGATE_TEST_SERVER") {
+        return given.into();
+    }
+    let test = std::env::current_exe().expect("a path");
+    let folder = test.parent().and_then(Path::parent).expect("a build folder");
+    let program = folder.join("tollgate");
+    assert!(
+        program.exists(),
+        "{} is not there; build it with `cargo build`, or set TOLLGATE_TEST_SERVER",
+        program.display()
+    );
+    program
+}
