@@ -4,4 +4,5 @@ mod alike;
 mod budgets;
 mod fixture;
 mod flushed;
+mod keys;
 mod outage;

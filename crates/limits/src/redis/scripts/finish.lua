@@ -64,7 +64,8 @@ local finish = {
   b = function()
     local budget, holds = name(), name()
     local ceiling, actual, ttl_ms = number(), number(), number()
-    if redis.call('ZREM', holds, hold_of(ceiling, id)) == 1 then
+    -- A budget that was lost holds nothing, and would come back without an expiry.
+    if redis.call('ZREM', holds, hold_of(ceiling, id)) == 1 and redis.call('EXISTS', budget) == 1 then
       redis.call('HINCRBY', budget, 'held', -ceiling)
     end
     if is_settled then
