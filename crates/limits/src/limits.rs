@@ -8,7 +8,7 @@ use std::time::Duration;
 use chrono_tz::Tz;
 use domain::limits::Scope;
 use domain::priority::Priority;
-use domain::readings::{Explanation, Reading};
+use domain::readings::{CounterStore, Explanation, Reading};
 
 use crate::hold::Parts;
 use crate::memory::Memory;
@@ -176,8 +176,27 @@ impl Limits {
         }
     }
 
-    /// Every limit's reading, in the order given; takes nothing and creates nothing. Without a model or a priority,
-    /// limits of every model or priority are read. While a shared store does not answer, this gateway's own.
+    /// Every limit's reading, in the order given, and which counters gave it; takes nothing and creates nothing. Without a
+    /// model or a priority, limits of every model or priority are read. While a shared store does not answer, this
+    /// gateway's own.
+    pub async fn read(
+        &self,
+        scopes: &[ScopeLimits],
+        model: Option<&str>,
+        priority: Option<Priority>,
+        time_zone: Tz,
+        now: Now,
+    ) -> (CounterStore, Vec<Reading>) {
+        match &self.store {
+            Store::Memory(memory) => {
+                let readings = memory.peek(scopes, model, priority, time_zone, now);
+                (CounterStore::Memory, readings)
+            }
+            Store::Redis(store) => store.peek(scopes, model, priority, time_zone, now).await,
+        }
+    }
+
+    /// [`Limits::read`], whichever counters gave it.
     pub async fn peek(
         &self,
         scopes: &[ScopeLimits],
@@ -186,16 +205,13 @@ impl Limits {
         time_zone: Tz,
         now: Now,
     ) -> Vec<Reading> {
-        match &self.store {
-            Store::Memory(memory) => memory.peek(scopes, model, priority, time_zone, now),
-            Store::Redis(store) => store.peek(scopes, model, priority, time_zone, now).await,
-        }
+        self.read(scopes, model, priority, time_zone, now).await.1
     }
 
-    /// What would happen to this request now; takes nothing and creates nothing.
-    pub async fn explain(&self, admission: &Admission<'_>, now: Now) -> Explanation {
+    /// What would happen to this request now, and which counters say so; takes nothing and creates nothing.
+    pub async fn explain(&self, admission: &Admission<'_>, now: Now) -> (CounterStore, Explanation) {
         match &self.store {
-            Store::Memory(memory) => memory.explain(admission, now),
+            Store::Memory(memory) => (CounterStore::Memory, memory.explain(admission, now)),
             Store::Redis(store) => store.explain(admission, now).await,
         }
     }

@@ -802,12 +802,12 @@ fn an_explanation_says_what_admission_then_says_and_takes_nothing() {
     };
     for expected in [id_of(1), id_of(2)] {
         let before = used_and_held(&world);
-        let explanation = ready(world.limits.explain(&world.admission(), world.now));
+        let (_, explanation) = ready(world.limits.explain(&world.admission(), world.now));
         assert_eq!(used_and_held(&world), before);
         assert_eq!((explanation.told, explanation.upstream), (None, expected));
         std::mem::forget(world.admit().expect("as explained"));
     }
-    let explanation = ready(world.limits.explain(&world.admission(), world.now));
+    let (_, explanation) = ready(world.limits.explain(&world.admission(), world.now));
     let told = &explanation.answers[explanation.told.expect("refused")];
     let denial = world.refused();
     assert_eq!(

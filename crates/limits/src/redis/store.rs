@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono_tz::Tz;
 use domain::limits::{Dimension, Scope};
 use domain::priority::Priority;
-use domain::readings::{Explanation, Reading};
+use domain::readings::{CounterStore, Explanation, Reading};
 use domain::refusals::RefusalCode;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -237,7 +237,7 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Every limit's reading, and whether the shared counters gave it.
+    /// Every limit's reading, and which counters gave it.
     pub(crate) async fn peek(
         &self,
         scopes: &[ScopeLimits],
@@ -245,18 +245,20 @@ impl RedisStore {
         priority: Option<Priority>,
         time_zone: Tz,
         now: Now,
-    ) -> Vec<Reading> {
+    ) -> (CounterStore, Vec<Reading>) {
         if !self.shared.health.is_degraded()
             && let Ok(readings) = self.shared.peek(scopes, model, priority, time_zone, now).await
         {
-            return readings;
+            return (CounterStore::Redis, readings);
         }
         let percent = self.share_percent(now);
         let own: Vec<ScopeLimits> = scopes.iter().map(|of| scaled(of, percent)).collect();
-        self.local(now).peek(&own, model, priority, time_zone, now)
+        let readings = self.local(now).peek(&own, model, priority, time_zone, now);
+        (CounterStore::Degraded, readings)
     }
 
-    pub(crate) async fn explain(&self, admission: &Admission<'_>, now: Now) -> Explanation {
+    /// What would happen to a request, and which counters say so.
+    pub(crate) async fn explain(&self, admission: &Admission<'_>, now: Now) -> (CounterStore, Explanation) {
         if !self.shared.health.is_degraded() {
             let explained = match self.mode(now) {
                 Mode::Returning { share_percent } => {
@@ -266,11 +268,12 @@ impl RedisStore {
                 _ => self.shared.explain(admission, now).await,
             };
             if let Ok(explanation) = explained {
-                return explanation;
+                return (CounterStore::Redis, explanation);
             }
         }
         let own = Scaled::of(admission, self.share_percent(now));
-        self.local(now).explain(&own.admission(admission), now)
+        let explanation = self.local(now).explain(&own.admission(admission), now);
+        (CounterStore::Degraded, explanation)
     }
 
     /// Lets budgets count, and waits until everybody's holds are counted where a base is missing.

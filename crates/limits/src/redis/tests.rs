@@ -5,4 +5,5 @@ mod budgets;
 mod fixture;
 mod flushed;
 mod keys;
+mod lost;
 mod outage;

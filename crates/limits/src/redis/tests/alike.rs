@@ -303,8 +303,8 @@ impl Run {
                     rehearsal_percent: (number == 0).then_some(20),
                 };
                 let explained = [
-                    self.stores[0].explain(&admission, self.now).await,
-                    self.stores[1].explain(&admission, self.now).await,
+                    self.stores[0].explain(&admission, self.now).await.1,
+                    self.stores[1].explain(&admission, self.now).await.1,
                 ];
                 prop_assert_eq!(&explained[0], &explained[1]);
                 self.admit(&admission, scopes.iter().map(|of| of.scope.clone()).collect())
