@@ -43,13 +43,13 @@ impl Gateway {
         let policy = self.policy().ok_or(Unanswered::NoPolicy)?;
         let now = self.clock.now();
         let nodes: Vec<ScopeLimits> = scopes.iter().map(|scope| policy.limits_on(scope)).collect();
-        let readings = self
+        let (store, readings) = self
             .limits
-            .peek(&nodes, None, None, policy.settings.time_zone, now)
+            .read(&nodes, None, None, policy.settings.time_zone, now)
             .await;
         let limits = nodes.iter().flat_map(|node| node.limits.iter());
         Ok(Readings {
-            store: self.counter_store(),
+            store,
             at: now.wall,
             limits: limits
                 .zip(readings)
@@ -91,8 +91,8 @@ impl Gateway {
             Err(refusal) => answer.refusal = Some(told(refusal)),
             Ok(case) => {
                 let id = RequestId::new(now.wall, self.random());
-                let mut explanation = self.limits.explain(&case.admission(id), now).await;
-                answer.store = self.counter_store();
+                let (store, mut explanation) = self.limits.explain(&case.admission(id), now).await;
+                answer.store = store;
                 answer.refusal = explanation
                     .told
                     .and_then(|index| explanation.answers.get(index))

@@ -75,7 +75,8 @@ read.c = function(before)
     expired(counter.key)
   end
   counter.reply = redis.call('ZCOUNT', counter.key, string.format('(%.0f', now), '+inf')
-  if before and redis.call('ZSCORE', counter.key, id) then
+  -- An expired one is not among those that were counted.
+  if before and (tonumber(redis.call('ZSCORE', counter.key, id)) or 0) > now then
     counter.reply = counter.reply - 1
   end
   counter.has_room = not most or counter.reply <= most
