@@ -7,3 +7,4 @@ mod flushed;
 mod keys;
 mod lost;
 mod outage;
+mod rates;
