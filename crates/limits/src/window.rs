@@ -31,13 +31,13 @@ impl Window {
         }
     }
 
-    /// With `total` counted evenly over the window that ends now.
+    /// With `total` counted evenly over the window before the cell of now, so that the first part of it leaves with that.
     pub(crate) fn used_up(window_seconds: u32, total: u64, now_ms: u64) -> Self {
         let mut window = Self::new(window_seconds, now_ms);
         let part = |cells: u64| (u128::from(total) * u128::from(cells) / u128::from(CELLS)) as u64;
-        for back in 0..CELLS {
+        for back in 1..=CELLS {
             if let Some(cell) = window.newest.checked_sub(back) {
-                window.set(cell, part(back + 1) - part(back));
+                window.set(cell, part(back) - part(back - 1));
             }
         }
         window
