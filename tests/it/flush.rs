@@ -10,6 +10,7 @@ use domain::limits::{Dimension, Scope};
 use futures_util::future::join_all;
 use gateway::clock::Clock as _;
 use limits::BudgetKey;
+use simulator::Stats;
 use test_redis::RedisServer;
 use test_support::fleet::{Fleet, count_of, flood, until, until_within};
 use test_support::http::Answer;
@@ -22,6 +23,8 @@ use crate::fleet::{asks_for, shared};
 const RECOVERY: Duration = Duration::from_secs(8);
 /// How often Redis forgets.
 const FLUSHES: usize = 1;
+/// Requests that are served before it does.
+const SERVED_BETWEEN: u64 = 60;
 
 fn budget(tokens: u64) -> NodeLimits {
     NodeLimits {
@@ -66,6 +69,9 @@ async fn a_flushed_redis_opens_no_spent_budget_and_closes_no_other_for_long() {
     let refused = traffic(&fleet, &spent_key, 100, &stop);
     let served = traffic(&fleet, &roomy_key, 10, &stop);
     for _ in 0..FLUSHES {
+        let seen = fleet.first.simulator.stats().requests_received;
+        let is_lively = |stats: &Stats| stats.requests_received >= seen + SERVED_BETWEEN;
+        fleet.first.simulator.wait_until(is_lively).await;
         redis.command(&["FLUSHALL"]).await;
         for browser in &browsers {
             until_within(RECOVERY, "a budget with room is open", async || {
@@ -83,7 +89,7 @@ async fn a_flushed_redis_opens_no_spent_budget_and_closes_no_other_for_long() {
     stop.store(true, Ordering::SeqCst);
     let refused = refused.await.expect("it ends");
     let served = served.await.expect("it ends");
-    assert!(refused.len() > 100 && served.len() > 100);
+    assert!(refused.len() > 20 && count_of(&served, 200) as u64 >= SERVED_BETWEEN);
     for answer in &refused {
         let told = (answer.status.as_u16(), answer.code());
         assert!(
