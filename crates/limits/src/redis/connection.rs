@@ -115,6 +115,14 @@ impl Connection {
         self.send(key, &request::command(name, key, args), deadline).await
     }
 
+    /// Waits until every server of a cluster has answered something. One server alone answers its calls, or does not.
+    pub(crate) async fn reach_all(&self) -> Result<(), CallError> {
+        match &self.servers {
+            Servers::One(_) => Ok(()),
+            Servers::Cluster(cluster) => cluster.reach_all(Instant::now() + self.command_timeout).await,
+        }
+    }
+
     /// Asks every server for what matters before relying on it. What a server does not tell is `None`.
     pub(crate) async fn check_server(&self) -> Result<ServerFacts, CallError> {
         let deadline = Instant::now() + self.command_timeout;

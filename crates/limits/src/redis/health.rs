@@ -48,6 +48,8 @@ pub(crate) struct Health {
 struct Inner {
     state: State,
     failures: u32,
+    /// Beats ask all servers of a cluster: calls to some may be answered all the time.
+    missed_beats: u32,
     gateways: u64,
 }
 
@@ -58,6 +60,7 @@ impl Health {
             inner: Mutex::new(Inner {
                 state: State::Degraded,
                 failures: 0,
+                missed_beats: 0,
                 gateways: 1,
             }),
         }
@@ -95,21 +98,33 @@ impl Health {
         self.inner.lock().failures = 0;
     }
 
+    /// The same of a beat.
+    pub(crate) fn heard_beat(&self) {
+        let mut inner = self.inner.lock();
+        inner.failures = 0;
+        inner.missed_beats = 0;
+    }
+
     /// A call failed, or came too late. True where the gateway goes by its own counters from now on.
     pub(crate) fn failed(&self) -> bool {
         let mut inner = self.inner.lock();
         inner.failures = inner.failures.saturating_add(1);
-        if inner.failures < FAILURES_MAX || inner.state == State::Degraded {
-            return false;
-        }
-        inner.state = State::Degraded;
-        true
+        inner.gives_up()
+    }
+
+    /// The same of a beat.
+    pub(crate) fn missed_beat(&self) -> bool {
+        let mut inner = self.inner.lock();
+        inner.failures = inner.failures.saturating_add(1);
+        inner.missed_beats = inner.missed_beats.saturating_add(1);
+        inner.gives_up()
     }
 
     /// The shared counters answer again and know everything that happened here; `has_served` if anything did.
     pub(crate) fn came_back(&self, has_served: bool, now_ms: u64) {
         let mut inner = self.inner.lock();
         inner.failures = 0;
+        inner.missed_beats = 0;
         inner.state = match has_served {
             true => State::Returning {
                 since_ms: now_ms,
@@ -131,6 +146,16 @@ impl Health {
     /// What one gateway admits by its own counters, in percent of every rate.
     pub(crate) fn share_percent(&self) -> u8 {
         share_percent(self.gateways()) as u8
+    }
+}
+
+impl Inner {
+    fn gives_up(&mut self) -> bool {
+        if self.failures.max(self.missed_beats) < FAILURES_MAX || self.state == State::Degraded {
+            return false;
+        }
+        self.state = State::Degraded;
+        true
     }
 }
 

@@ -391,7 +391,16 @@ impl Shared {
 
     /// A call was of no use.
     pub(crate) fn note_failure(&self, failed: &CallFailed, now: Now) {
-        if self.health.failed() {
+        self.tell_failure(failed, self.health.failed(), now);
+    }
+
+    /// A beat was of no use.
+    pub(crate) fn note_missed_beat(&self, failed: &CallFailed, now: Now) {
+        self.tell_failure(failed, self.health.missed_beat(), now);
+    }
+
+    fn tell_failure(&self, failed: &CallFailed, gives_up: bool, now: Now) {
+        if gives_up {
             tracing::error!(
                 error = chain(failed),
                 failures = FAILURES_MAX,
@@ -430,6 +439,8 @@ impl Shared {
     ) -> Result<Heard, CallFailed> {
         // Looked up before anything is sent: what is settled later finds the budgets of the policy counting.
         let last_settled = signs.last_settled();
+        // Of a cluster, a part that is lost is no less lost than the whole.
+        self.connection.reach_all().await?;
         let reply = self
             .timely(&scripts::BEAT, signs.now(), |keys, args| {
                 keys.push(names::BEATS_KEY);

@@ -479,7 +479,7 @@ impl RedisStore {
                 self.note_failure(&failed, now);
             }
         } else {
-            self.shared.health.succeeded();
+            self.shared.health.heard_beat();
         }
         self.set_aside(now).await;
         true
@@ -494,7 +494,7 @@ impl RedisStore {
                 true
             }
             Err(failed) => {
-                self.note_failure(&failed, signs.now());
+                self.shared.note_missed_beat(&failed, signs.now());
                 false
             }
         }

@@ -2,6 +2,7 @@
 
 mod alike;
 mod budgets;
+mod cluster;
 mod fixture;
 mod flushed;
 mod keys;

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use redis::{Cmd, Value};
 use tokio::sync::{Notify, watch};
@@ -18,6 +19,7 @@ use super::access::Access;
 use super::error::{CallError, ConnectError};
 use super::link::Link;
 use super::refresh;
+use super::request;
 use super::settings::Address;
 use super::slots::{self, Range, Redirection};
 
@@ -105,6 +107,25 @@ impl Cluster {
         owners.sort_by(|left, right| (&left.host, left.port).cmp(&(&right.host, right.port)));
         owners.dedup();
         Ok(owners.into_iter().map(|owner| self.shared.link(owner)).collect())
+    }
+
+    /// Waits until every node that has slots has answered something.
+    pub(super) async fn reach_all(&self, deadline: Instant) -> Result<(), CallError> {
+        let ping = request::command("PING", None, &[]);
+        let links = self.primaries(deadline).await?;
+        let answers = links.iter().map(|link| link.send(&ping, deadline));
+        for answer in join_all(answers).await {
+            match answer {
+                // Somebody who may not ask for a sign of life got one.
+                Err(CallError::Refused { answer }) if answer.starts_with("NOPERM") => {}
+                Err(error) => {
+                    self.shared.doubt.notify_one();
+                    return Err(error);
+                }
+                Ok(_) => {}
+            }
+        }
+        Ok(())
     }
 
     async fn ranges(&self, deadline: Instant) -> Result<Arc<Vec<Range>>, CallError> {

@@ -20,6 +20,23 @@ fn three_failures_in_a_row_and_no_fewer_lead_to_counters_of_ones_own() {
 }
 
 #[test]
+fn three_missed_beats_do_so_too_though_calls_are_answered_in_between() {
+    let health = Health::new();
+    health.came_back(false, 0);
+    for _ in 0..2 {
+        assert!(!health.missed_beat());
+        health.succeeded();
+    }
+    health.heard_beat();
+    for _ in 0..2 {
+        assert!(!health.missed_beat());
+        health.succeeded();
+    }
+    assert!(health.missed_beat());
+    assert_eq!(health.mode(0), Mode::Degraded { share_percent: 45 });
+}
+
+#[test]
 fn all_gateways_together_stay_below_the_whole() {
     for gateways in 1..=90 {
         let percent = share_percent(gateways);
