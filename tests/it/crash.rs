@@ -183,7 +183,6 @@ async fn what_a_killed_gateway_held_counts_until_its_journal_is_booked_and_never
 }
 
 #[tokio::test]
-#[ignore = "its holds are kept for an hour, beside what its journal has booked"]
 async fn a_killed_gateway_that_is_back_gives_up_what_it_held_once_its_journal_is_booked() {
     let redis = RedisServer::start().await;
     let fleet = Fleet::start(1, shared(redis.url())).await;

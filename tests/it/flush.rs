@@ -151,7 +151,6 @@ async fn what_runs_while_redis_is_flushed_is_held_again_before_its_budget_opens(
 }
 
 #[tokio::test]
-#[ignore = "a base opens counters that began after it was read for others"]
 async fn a_base_that_was_read_before_redis_forgot_everything_opens_nothing() {
     let redis = RedisServer::start().await;
     let fleet = Fleet::start(2, shared(redis.url())).await;

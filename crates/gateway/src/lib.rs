@@ -4,6 +4,7 @@
 //! and a [`flight`](crate::flight) sees to it that every request leaves one row and every hold ends. Nothing on that way
 //! waits for Postgres: [`policy`] and [`budgets`] are kept current beside it, by the tasks of [`background`].
 
+mod abandoned;
 pub mod authenticate;
 pub mod background;
 pub mod budgets;

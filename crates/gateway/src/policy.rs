@@ -91,7 +91,7 @@ impl RequestUser {
     }
 
     /// The user whom this id of a scope stands for: end users are never counted under a person's id.
-    fn of_id(id: &Arc<str>) -> Self {
+    pub(crate) fn of_id(id: &Arc<str>) -> Self {
         if is_person_id(id) {
             Self::Owner(Arc::clone(id))
         } else {

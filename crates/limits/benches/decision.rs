@@ -168,6 +168,8 @@ async fn open_budgets(limits: &Limits, scopes: &[ScopeLimits], upstreams: &[Upst
     for of in scopes.iter().chain(upstreams) {
         for limit in of.limits.iter().filter(|limit| limit.dimension.is_budget()) {
             let key = BudgetKey::of(of, limit, now.wall, Tz::UTC);
+            let keys = std::slice::from_ref(&key);
+            limits.begin_budgets(keys, || 0, "bench", 1, Tz::UTC, now).await;
             limits.set_budget(&key, 0, &marks, "bench", Tz::UTC, now).await;
         }
     }

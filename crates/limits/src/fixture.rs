@@ -94,6 +94,11 @@ pub(crate) const INSTANCE: &str = "one";
 
 pub(crate) async fn set_budget(limits: &Limits, key: &BudgetKey, spent: i64, mark: u64, now: Now) -> bool {
     let marks = BTreeMap::from([(INSTANCE.to_owned(), mark)]);
+    if let Some(redis) = limits.in_redis() {
+        // Only whoever was asked to read a base may set it.
+        let begun = redis.shared.begin_budget(key, Tz::UTC, 1, now).await;
+        begun.expect("the server answers");
+    }
     limits.set_budget(key, spent, &marks, INSTANCE, Tz::UTC, now).await
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono_tz::Tz;
+use domain::estimate::Amounts;
 use domain::limits::Scope;
 use domain::priority::Priority;
 use domain::readings::{CounterStore, Explanation, Reading};
@@ -154,6 +155,16 @@ impl Limits {
         match &self.store {
             Store::Memory(memory) => Memory::admit(memory, admission, now),
             Store::Redis(store) => store.admit(admission, now).await,
+        }
+    }
+
+    /// Ends what a request still holds in a shared store that this gateway had admitted and was killed before it ended. It
+    /// is booked by now: `actual` is its entry of number `seq`. `admission` is as it was, `now` when it was admitted. False
+    /// where the store does not answer: then its lease ends by itself.
+    pub async fn settle_lost(&self, admission: &Admission<'_>, actual: &Amounts, seq: u64, now: Now) -> bool {
+        match &self.store {
+            Store::Memory(_) => true,
+            Store::Redis(store) => store.shared.settle_lost(admission, actual, seq, now).await.is_ok(),
         }
     }
 

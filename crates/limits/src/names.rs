@@ -1,9 +1,9 @@
 //! What counters are called in the shared store, and in refusals whichever store is in use.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
-use domain::ids::{RequestId, TenantId};
+use domain::ids::TenantId;
 use domain::limits::{Scope, Slot};
 use domain::periods::Span;
 
@@ -84,9 +84,9 @@ pub(crate) fn aside_key(budget_key: &str) -> String {
 /// Where gateways say that they are there.
 pub(crate) const BEATS_KEY: &str = "rate_limit:{gateways}:beats";
 
-/// What a request has taken from the counters of one tag.
-pub(crate) fn record_key(tag: &str, id: RequestId, suffix: &str) -> String {
-    format!("rate_limit:{{{tag}}}:request:{id}{suffix}")
+/// What a part of a request has taken from the counters of one tag.
+pub(crate) fn record_key(tag: &str, name: impl Display) -> String {
+    format!("rate_limit:{{{tag}}}:request:{name}")
 }
 
 #[cfg(test)]

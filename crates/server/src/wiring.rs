@@ -198,6 +198,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     });
     gateway.start_counters().await;
     gateway.start_policy().await;
+    gateway.settle_lost(&abandoned).await;
     let control = Control::new(store.clone(), SecretKey::clone(&secret_key), Arc::clone(&random));
     let control = Arc::new(control.with_live(Arc::new(GatewayFigures(Arc::clone(&gateway)))));
 

@@ -321,6 +321,31 @@ impl Asked {
         }
     }
 
+    /// As `settle_lost.lua` wants it, where it is leased.
+    pub(crate) fn to_settle_lost(
+        &self,
+        actual: &Amounts,
+        settings: &Settings,
+        at: DateTime<Utc>,
+        keys: &mut Words,
+        args: &mut Words,
+    ) {
+        match &self.kind {
+            Kind::InFlight => {
+                keys.push(&self.key);
+                args.push("c");
+            }
+            Kind::Budget { holds, span, .. } => {
+                keys.push(&self.key);
+                keys.push(holds);
+                args.push("b");
+                args.push(scaled_up(self.dimension, amount_of(self.dimension, actual)));
+                args.push(ttl_ms(*span, settings, at));
+            }
+            Kind::Requests { .. } | Kind::Tokens { .. } => {}
+        }
+    }
+
     /// As `peek.lua` wants it.
     pub(crate) fn to_peek(&self, keys: &mut Words, args: &mut Words) {
         keys.push(&self.key);

@@ -1,8 +1,8 @@
 //! A request's part of the counters that stand together: everything on one server, or in a cluster what has one tag.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use chrono::{DateTime, Utc};
 use domain::ids::RequestId;
@@ -27,7 +27,7 @@ impl Group {
     pub(crate) fn leased(&self) -> Self {
         Self {
             record: self.record.clone(),
-            name: self.name.clone(),
+            name: self.name,
             tag: self.tag.clone(),
             counters: self
                 .counters
@@ -41,8 +41,8 @@ impl Group {
     /// One counter's part.
     pub(crate) fn alone(tag: String, asked: Asked, name: &Name) -> Self {
         Self {
-            record: names::record_key(&tag, name.id, &name.suffix),
-            name: name.clone(),
+            record: names::record_key(&tag, name),
+            name: *name,
             tag,
             counters: vec![asked],
         }
@@ -88,8 +88,8 @@ impl<'a> Branch<'a> {
             });
         }
         let group = Arc::new(Group {
-            record: names::record_key(&tag, name.id, &name.suffix),
-            name: name.clone(),
+            record: names::record_key(&tag, name),
+            name: *name,
             tag,
             counters,
         });
@@ -139,26 +139,43 @@ impl<'a> Branch<'a> {
     }
 }
 
-/// What a request is called in Redis.
-#[derive(Clone, Debug)]
+/// What a part of a request is called in Redis. No other part ever was: the server may hear late of the end of one that
+/// was given up, when the same request has been admitted after all.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Name {
-    pub(crate) id: RequestId,
-    /// Tells the parts of several attempts apart, whose ends the server may hear of late.
-    pub(crate) suffix: Cow<'static, str>,
-}
-
-impl Name {
-    pub(crate) fn new(id: RequestId, suffix: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            id,
-            suffix: suffix.into(),
-        }
-    }
+    id: RequestId,
+    /// Who has admitted it: `#` the shared counters, `~` the gateway's own.
+    by: char,
+    number: u64,
 }
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.id, self.suffix)
+        let Self { id, by, number } = self;
+        write!(f, "{id}{by}{number}")
+    }
+}
+
+/// Names for parts.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    given: AtomicU64,
+}
+
+impl Names {
+    /// Of a part that the shared counters are asked for.
+    pub(crate) fn next(&self, id: RequestId) -> Name {
+        self.by('#', id)
+    }
+
+    /// Of a part that this gateway's own counters have admitted.
+    pub(crate) fn next_local(&self, id: RequestId) -> Name {
+        self.by('~', id)
+    }
+
+    fn by(&self, by: char, id: RequestId) -> Name {
+        let number = self.given.fetch_add(1, Ordering::Relaxed);
+        Name { id, by, number }
     }
 }
 

@@ -11,8 +11,8 @@ use crate::budget::kept_until;
 use crate::hold::Request;
 use crate::{Admission, BudgetKey};
 
-/// Budgets known of one scope at most; it has a few, in at most two periods each.
-const OF_SCOPE_MAX: usize = 64;
+/// Budgets known of one scope at most: its own limits and those of its classes, in two periods each.
+const OF_SCOPE_MAX: usize = 1_000;
 
 /// By scope.
 #[derive(Debug, Default)]

@@ -27,7 +27,7 @@ pub(crate) struct OpenHold {
     pub(crate) groups: Vec<Arc<Group>>,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) time_zone: Tz,
-    pub(crate) suffix: &'static str,
+    pub(crate) name: Name,
 }
 
 impl OpenHolds {
@@ -71,14 +71,13 @@ impl OpenHold {
                     counters.push(asked);
                     groups[place] = Arc::new(Group {
                         record: group.record.clone(),
-                        name: group.name.clone(),
+                        name: group.name,
                         tag: group.tag.clone(),
                         counters,
                     });
                 }
                 None => {
-                    let name = Name::new(self.request.id, self.suffix);
-                    groups.push(Arc::new(Group::alone(tag, asked, &name)));
+                    groups.push(Arc::new(Group::alone(tag, asked, &self.name)));
                 }
             }
         }

@@ -98,12 +98,12 @@ impl Outbox {
         Unheard { outbox: self, endings }
     }
 
-    /// The oldest, which stays until [`Outbox::tell`] is sure of it.
+    /// The oldest, which stay until [`Outbox::heard`].
     pub(crate) fn first(&self, count: usize) -> Vec<Ending> {
         self.endings.lock().iter().take(count).cloned().collect()
     }
 
-    /// The oldest `count` were heard.
+    /// The server has heard of it.
     pub(crate) fn heard(&self, ending: &Ending) {
         let mut endings = self.endings.lock();
         if let Some(place) = endings.iter().position(|kept| Arc::ptr_eq(&kept.group, &ending.group)) {

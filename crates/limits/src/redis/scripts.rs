@@ -23,6 +23,11 @@ script!(
     "scripts/finish.lua"
 );
 script!(
+    /// Ends what a killed gateway has left.
+    SETTLE_LOST,
+    "scripts/settle_lost.lua"
+);
+script!(
     /// Extends leases.
     RENEW,
     "scripts/renew.lua"

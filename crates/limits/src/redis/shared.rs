@@ -19,7 +19,7 @@ use super::allowances::KEPT_MS;
 use super::asked::Asked;
 use super::connection::{Arg, CallError, Connection, Script, slot_of};
 use super::gateways::{Answered, Heard, LifeSigns};
-use super::group::{Branch, Group, Name};
+use super::group::{Branch, Group, Names};
 use super::health::{FAILURES_MAX, Health};
 use super::known_budgets::KnownBudgets;
 use super::open_holds::{OpenHold, OpenHolds};
@@ -105,6 +105,7 @@ pub(crate) struct Shared {
     pub(crate) open: OpenHolds,
     pub(crate) budgets: KnownBudgets,
     pub(crate) outbox: Outbox,
+    pub(crate) names: Names,
     pub(crate) health: Health,
     connection: Connection,
     pub(crate) is_cluster: bool,
@@ -148,6 +149,7 @@ impl Shared {
             open: OpenHolds::default(),
             budgets: KnownBudgets::default(),
             outbox: Outbox::default(),
+            names: Names::default(),
             health: Health::new(),
             connection,
             is_cluster,
@@ -166,7 +168,7 @@ impl Shared {
         admission: &Admission<'_>,
         now: Now,
     ) -> Result<Result<Hold, Box<Denial>>, CallFailed> {
-        let name = Name::new(admission.id, "");
+        let name = self.names.next(admission.id);
         let upstreams: Vec<Branch<'_>> = admission
             .upstreams
             .iter()
@@ -242,6 +244,10 @@ impl Shared {
         let mut of_upstreams = Vec::new();
         let mut chosen = None;
         for (index, (branch, answer)) in others.iter().zip(answers).enumerate() {
+            if !takes && answer.is_err() {
+                // The tenant's own refusal stands, with a shorter chain.
+                continue;
+            }
             let answer = answer?;
             at = latest(at, answer.now);
             let is_upstream = first_upstream.is_some() && index + 1 == others.len();
@@ -308,16 +314,12 @@ impl Shared {
         let mut looked = Vec::new();
         let mut at = now;
         let mut chosen = None;
-        parts.attempts += 1;
         for candidate in admission.upstreams {
             let tag = names::tag(&candidate.scope.scope, None);
             let held = parts.upstream.as_ref().filter(|held| held.tag == tag);
             let is_same = held.is_some();
             // A retry at the same upstream takes the place of what is held there; anything else is another part.
-            let name = match held {
-                Some(held) => held.name.clone(),
-                None => Name::new(admission.id, format!("#{}", parts.attempts)),
-            };
+            let name = held.map_or_else(|| self.names.next(admission.id), |held| held.name);
             let branch = Branch::of_upstream(&candidate.scope, admission, &name, now.wall);
             let mut pending = self.pending(&[], now);
             if !is_same {
@@ -520,7 +522,7 @@ impl Shared {
         self.push_time(now, &mut args);
         keys.push(&group.record);
         args.push(how.as_str());
-        args.push(&group.name);
+        args.push(group.name);
         args.push(ENDED_MS);
         args.push(now.wall.timestamp_millis());
         args.push(&self.instance);
@@ -533,6 +535,43 @@ impl Shared {
         }
         self.call(&scripts::FINISH, &keys, &args).await?;
         Ok(())
+    }
+
+    /// Ends what a request of an earlier life of this gateway still holds, and books it in the budgets that held for it.
+    pub(crate) async fn settle_lost(
+        &self,
+        admission: &Admission<'_>,
+        actual: &Amounts,
+        seq: u64,
+        now: Now,
+    ) -> Result<(), CallFailed> {
+        let name = self.names.next(admission.id);
+        let mut branches = match self.is_cluster {
+            true => Branch::of_tags(admission, &name, now.wall),
+            false => vec![Branch::of_tree(admission, &name, now.wall)],
+        };
+        let upstreams = admission.upstreams.iter();
+        branches.extend(upstreams.map(|candidate| Branch::of_upstream(&candidate.scope, admission, &name, now.wall)));
+        let told = branches.iter().map(|branch| async {
+            let leased = branch.group.leased();
+            if leased.counters.is_empty() {
+                return Ok(());
+            }
+            let (mut keys, mut args) = (Words::default(), Words::default());
+            self.push_time(now, &mut args);
+            args.push(admission.id);
+            args.push(now.wall.timestamp_millis());
+            args.push(&self.instance);
+            args.push(seq);
+            args.push(self.entries_together);
+            args.push(PARTS_APART_MAX);
+            args.push(leased.counters.len());
+            for counter in &leased.counters {
+                counter.to_settle_lost(actual, &self.settings, now.wall, &mut keys, &mut args);
+            }
+            self.call(&scripts::SETTLE_LOST, &keys, &args).await.map(|_| ())
+        });
+        join_all(told).await.into_iter().collect()
     }
 
     /// Extends the leases of these holds.
@@ -557,7 +596,7 @@ impl Shared {
                     args.push(groups.len());
                     for group in groups {
                         keys.push(&group.record);
-                        args.push(&group.name);
+                        args.push(group.name);
                         args.push(group.counters.iter().filter(|counter| counter.is_leased()).count());
                         for counter in &group.counters {
                             counter.to_renew(&self.settings, now.wall, keys, args);
@@ -618,7 +657,7 @@ impl Shared {
 
     /// What would happen to this request.
     pub(crate) async fn explain(&self, admission: &Admission<'_>, now: Now) -> Result<Explanation, CallFailed> {
-        let name = Name::new(admission.id, "");
+        let name = self.names.next(admission.id);
         let mut branches = vec![Branch::of_tree(admission, &name, now.wall)];
         let upstreams = admission.upstreams.iter();
         branches.extend(upstreams.map(|candidate| Branch::of_upstream(&candidate.scope, admission, &name, now.wall)));
@@ -699,6 +738,7 @@ impl Shared {
                     args.push(instance);
                     args.push(mark);
                 }
+                args.push(&self.instance);
             })
             .await?;
         Ok(word(reply.first()) == Some(b"yes"))
@@ -722,6 +762,7 @@ impl Shared {
             admitted_at: now.wall,
         };
         self.budgets.note_all(admission, now.wall);
+        let name = groups.first().map(|group| group.name);
         let parts = SharedHold {
             shared: Arc::clone(self),
             tree: groups,
@@ -729,8 +770,7 @@ impl Shared {
             upstream: chosen.map(|(_, group)| group),
             scopes: admission.scopes.iter().map(|of| of.scope.clone()).collect(),
             time_zone: admission.time_zone,
-            suffix: "",
-            attempts: 0,
+            name: name.unwrap_or_else(|| self.names.next(admission.id)),
             local: None,
             local_upstream: None,
         };

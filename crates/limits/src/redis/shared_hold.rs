@@ -13,10 +13,6 @@ use super::shared::Shared;
 use crate::hold::{MemoryHold, Request};
 use crate::{Admission, Now, ScopeLimits};
 
-/// What a part is called that was admitted by this gateway's own counters: whatever became of the call before, it is
-/// told apart.
-const LOCAL: &str = "~";
-
 /// What it has taken.
 pub(crate) struct SharedHold {
     pub(crate) shared: Arc<Shared>,
@@ -26,9 +22,8 @@ pub(crate) struct SharedHold {
     pub(crate) upstream_index: Option<usize>,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) time_zone: Tz,
-    pub(crate) suffix: &'static str,
-    /// Attempts at another upstream.
-    pub(crate) attempts: u32,
+    /// What its part of the tree is called.
+    pub(crate) name: Name,
     /// The part of this gateway's own counters, where those admitted it.
     pub(crate) local: Option<MemoryHold>,
     /// The same of an upstream that was taken later.
@@ -89,7 +84,7 @@ impl SharedHold {
         upstream: Option<&ScopeLimits>,
         now: Now,
     ) -> Self {
-        let name = Name::new(admission.id, LOCAL);
+        let name = shared.names.next_local(admission.id);
         let tree = match shared.is_cluster {
             true => Branch::of_tags(admission, &name, now.wall),
             false => vec![Branch::of_tree(admission, &name, now.wall)],
@@ -102,8 +97,7 @@ impl SharedHold {
             upstream_index: None,
             scopes: admission.scopes.iter().map(|of| of.scope.clone()).collect(),
             time_zone: admission.time_zone,
-            suffix: LOCAL,
-            attempts: 0,
+            name,
             local: None,
             local_upstream: None,
         }
@@ -115,7 +109,7 @@ impl SharedHold {
             groups: self.tree.iter().chain(&self.upstream).cloned().collect(),
             scopes: self.scopes.clone(),
             time_zone: self.time_zone,
-            suffix: self.suffix,
+            name: self.name,
         }
     }
 
@@ -191,8 +185,7 @@ impl SharedHold {
         if let Some(before) = self.local_upstream.replace(part) {
             before.refund(request, was_sent, was_sent);
         }
-        self.attempts += 1;
-        let name = Name::new(admission.id, format!("{LOCAL}{}", self.attempts));
+        let name = self.shared.names.next_local(admission.id);
         let branch = upstream.map(|of| Branch::of_upstream(of, admission, &name, now.wall));
         let before = std::mem::replace(&mut self.upstream, branch.map(|branch| Arc::new(branch.group.leased())));
         let is_kept = |before: &Arc<Group>| {

@@ -140,7 +140,7 @@ for place = 1, number() do
   local may_take, keeps_request, count = number() == 1, number() == 1, number()
   local record = redis.call('GET', group.record)
   has_ended = has_ended or record == 'ended'
-  local before = record and record ~= 'ended' and { struct.unpack('<' .. string.rep('d', #record / 8), record) }
+  local before = record and record ~= 'ended' and cells_of(record)
   local fits = may_take
   for counter = 1, count do
     local found = read[text()](before and before[counter], keeps_request)

@@ -1,7 +1,6 @@
 -- What every script begins with: the time, and the four kinds of counters. Version 1.
 --
--- A counter takes one key, a budget three. How each is described in ARGV stands at its `read` below; an empty bound is
--- none. Numbers are integers below 2^53. They are passed and compared as numbers and never joined into strings, where
+-- How counters are described in KEYS and ARGV stands on top of each script; an empty bound is none. Numbers are integers below 2^53. They are passed and compared as numbers and never joined into strings, where
 -- Lua would print 14 digits of them.
 
 local RING = 21
@@ -98,6 +97,13 @@ local function tokens_kept_ms(state, window_ms)
     refill_ms = (state[5] - state[1]) / state[4] * window_ms
   end
   return math.ceil(2 * math.max(window_ms, refill_ms) + window_ms / (RING - 1))
+end
+
+-- What a request has taken: for each counter the cell, if it counts in cells. Unpacking adds where it stopped.
+local function cells_of(record)
+  local cells = { struct.unpack('<' .. string.rep('d', #record / 8), record) }
+  cells[#cells] = nil
+  return cells
 end
 
 local function state_of(key_name, format)

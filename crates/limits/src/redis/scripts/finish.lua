@@ -26,7 +26,7 @@ if how == 'undo' then
 else
   redis.call('SET', record_name, 'ended', 'PX', ended_ms)
 end
-local cells = record and { struct.unpack('<' .. string.rep('d', #record / 8), record) } or {}
+local cells = record and cells_of(record) or {}
 
 local finish = {
   r = function(cell)
@@ -66,7 +66,8 @@ local finish = {
     local ceiling, actual, ttl_ms = number(), number(), number()
     -- A budget that was lost holds nothing, and would come back without an expiry.
     if redis.call('ZREM', holds, hold_of(ceiling, id)) == 1 and redis.call('EXISTS', budget) == 1 then
-      redis.call('HINCRBY', budget, 'held', -ceiling)
+      -- Not -ceiling: of nothing, that would be written "-0", which is no number to Redis.
+      redis.call('HINCRBY', budget, 'held', 0 - ceiling)
     end
     if is_settled then
       book(budget, instance, seq, actual, together, apart_max, wall, ttl_ms)

@@ -2,8 +2,12 @@
 --
 -- KEYS: the budget.
 -- ARGV: time; not_after; wall ms; ttl ms; limit; base; number of marks; for each: instance, and the number of its last
---   entry contained.
--- Reply: 'late'; 'no', where it knows a base with a higher mark; or 'yes'. And the time.
+--   entry contained; instance.
+-- Reply: 'late'; 'no', where it knows a base with a higher mark, or has none and waits for somebody else to read it; or
+--   'yes'. And the time.
+--
+-- A server that has forgotten a budget since its base was read has forgotten what was counted past the marks, too: the
+-- reading is of no use then.
 
 local not_after = number()
 if now > not_after then
@@ -16,12 +20,16 @@ for _ = 1, number() do
   local instance = text()
   marks[instance] = number()
 end
+local reader = text()
 local fields = redis.call('HGETALL', budget)
 local kept, is_known = {}, false
 for place = 1, #fields, 2 do
   kept[fields[place]] = fields[place + 1]
 end
 is_known = kept.base
+if not is_known and kept.read_by ~= reader then
+  return { 'no', now }
+end
 if is_known then
   for field, mark in pairs(kept) do
     local instance = string.match(field, '^mark:(.*)$')

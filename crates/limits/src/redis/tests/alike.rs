@@ -55,6 +55,10 @@ fn step() -> impl Strategy<Value = Step> {
                 key, priority, model, input, output, ceiling_factor, is_reversed,
             }
         ),
+        // Nothing is thought to be used: no tokens, and at no price.
+        2 => (0..KEYS, 0_usize..4).prop_map(|(key, priority)| Step::Admit {
+            key, priority, model: 0, input: 0, output: 0, ceiling_factor: 1, is_reversed: false,
+        }),
         3 => index().prop_map(Step::Sent),
         5 => (index(), 0_u64..=150).prop_map(|(index, percent)| Step::Settle(index, percent)),
         1 => index().prop_map(Step::Refund),

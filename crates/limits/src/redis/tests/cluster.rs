@@ -156,6 +156,32 @@ async fn a_request_that_was_refused_may_ask_again() {
 }
 
 #[tokio::test]
+async fn a_tenant_s_own_refusal_stands_although_another_node_does_not_answer() {
+    let options = Options::default().config("cluster-require-full-coverage no");
+    let mut cluster = RedisCluster::start_with(options).await;
+    let global = global_on(&cluster).await;
+    let (tenant, upstream) = placed(&cluster, (global + 1) % 3, (global + 2) % 3).await;
+    let mut asking = asking(tenant.clone(), upstream);
+    asking.scopes[1] = on(tenant, vec![limit(Dimension::Requests, 3)]);
+    let mut gateway = Gateway::start(&patient(cluster.url()), "one").await;
+    assert!(gateway.read_budgets(&asking, 0, &[]).await);
+    let mut holds = Vec::new();
+    for _ in 0..3 {
+        let mut hold = gateway.admitted(&asking).await;
+        hold.mark_sent();
+        holds.push(hold);
+    }
+    gateway.fall_silent();
+    cluster.node_mut(global).kill();
+    for _ in 0..10 {
+        let denial = gateway.admit(&asking).await.expect_err("it is used up");
+        assert_eq!(denial.dimension, Dimension::Requests);
+        assert_eq!(denial.limit_value, 3, "as the shared counters say");
+    }
+    assert_eq!(gateway.mode(), Mode::Normal);
+}
+
+#[tokio::test]
 async fn callers_that_leave_at_any_point_leave_nothing_behind() {
     let servers = Servers::cluster().await;
     let Servers::Cluster(cluster) = &servers else {

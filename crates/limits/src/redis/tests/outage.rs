@@ -228,6 +228,55 @@ async fn callers_that_leave_before_the_answer_leave_nothing_behind() {
 }
 
 #[tokio::test]
+async fn a_request_whose_caller_left_may_be_asked_for_again() {
+    let server = RedisServer::start().await;
+    let asking = asking();
+    let one = Gateway::start(&patient(server.url()), "one").await;
+    assert!(one.read_budgets(&asking, 0, &[]).await);
+    let admission = asking.admission();
+    for _ in 0..3 {
+        server.pause();
+        let asked = one.limits.admit(&admission, one.now());
+        let left = tokio::time::timeout(Duration::from_millis(20), asked).await;
+        assert!(left.is_err(), "the server is stopped");
+        server.resume();
+        one.until_told().await;
+    }
+    let hold = one.limits.admit(&admission, one.now()).await.expect("room");
+    assert!(!is_local(&hold));
+    assert_eq!(one.reading(&asking, Dimension::Concurrency).await.held, 1);
+    one.settle(hold, amounts(100, 100, 1_000_000), 1).await;
+    assert_eq!(one.reading(&asking, Dimension::Concurrency).await.held, 0);
+    let budget = one.reading(&asking, Dimension::BudgetCost).await;
+    assert_eq!((budget.used, budget.held), (1_000_000, 0));
+}
+
+#[tokio::test]
+async fn a_request_that_ended_without_the_server_may_be_asked_for_again() {
+    let server = RedisServer::start().await;
+    let asking = Asking::of(vec![on(tenant(1), vec![limit(Dimension::Concurrency, 100)])]);
+    let one = Gateway::start(&short(server.url()), "one").await;
+    // By the gateway's own counters both times; the server hears of the first end, and then of the second hold.
+    let admission = asking.admission();
+    let mut open = None;
+    for ends in [true, false] {
+        server.pause();
+        one.until_degraded().await;
+        let hold = one.limits.admit(&admission, one.now()).await.expect("room");
+        assert!(is_local(&hold));
+        match ends {
+            true => one.refund(hold).await,
+            false => open = Some(hold),
+        }
+        server.resume();
+        one.until_back().await;
+        one.until_told().await;
+    }
+    assert_eq!(one.reading(&asking, Dimension::Concurrency).await.held, 1);
+    drop(open);
+}
+
+#[tokio::test]
 async fn a_full_server_is_seen_and_gone_on_without_until_it_has_room() {
     let server = RedisServer::start().await;
     let asking = asking();
