@@ -6,6 +6,7 @@ mod cluster;
 mod fixture;
 mod flushed;
 mod keys;
+mod leaving;
 mod lost;
 mod outage;
 mod rates;
