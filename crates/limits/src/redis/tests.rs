@@ -6,7 +6,6 @@ mod cluster;
 mod fixture;
 mod flushed;
 mod keys;
-mod leaving;
 mod lost;
 mod outage;
 mod rates;

@@ -355,8 +355,6 @@ pub(crate) fn is_local(hold: &Hold) -> bool {
 /// What passes a way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passage {
-    /// Bytes wait.
-    is_held: bool,
     /// New connections are closed at once.
     is_cut: bool,
     /// How often those there were broken.
@@ -398,14 +396,8 @@ impl Way {
         });
     }
 
-    /// Bytes wait until it is mended.
-    pub(crate) fn hold(&self) {
-        self.passage.send_modify(|passage| passage.is_held = true);
-    }
-
     pub(crate) fn mend(&self) {
         self.passage.send_modify(|passage| {
-            passage.is_held = false;
             passage.is_cut = false;
         });
     }
@@ -449,11 +441,10 @@ async fn accept(listener: TcpListener, target: Arc<Mutex<u16>>, mut passage: wat
                 let _ = (near.set_nodelay(true), far.set_nodelay(true));
                 let (near_in, near_out) = near.into_split();
                 let (far_in, far_out) = far.into_split();
-                let (there, back) = (passage.clone(), passage.clone());
                 open.spawn(async move {
                     tokio::select! {
-                        () = pass(near_in, far_out, there) => {}
-                        () = pass(far_in, near_out, back) => {}
+                        () = pass(near_in, far_out) => {}
+                        () = pass(far_in, near_out) => {}
                     }
                 });
             }
@@ -462,11 +453,10 @@ async fn accept(listener: TcpListener, target: Arc<Mutex<u16>>, mut passage: wat
     }
 }
 
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut passage: watch::Receiver<Passage>) {
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
     let mut bytes = vec![0; 16 * 1_024];
     while let Ok(count @ 1..) = from.read(&mut bytes).await {
-        let is_open = passage.wait_for(|passage| !passage.is_held).await.is_ok();
-        if !is_open || to.write_all(&bytes[..count]).await.is_err() {
+        if to.write_all(&bytes[..count]).await.is_err() {
             return;
         }
     }
