@@ -91,9 +91,12 @@ impl Bucket {
         self.level = self.level.saturating_sub(i128::from(tokens) * self.window_ms);
     }
 
-    /// Forgives what is owed beyond one window: a limit that never refuses would otherwise sink without end.
+    /// Forgives whole tokens owed beyond one window: a limit that never refuses would otherwise sink without end.
     pub(crate) fn forgive_beyond_window(&mut self) {
-        self.level = self.level.max(-(i128::from(self.value) * self.window_ms));
+        let least = -(i128::from(self.value) * self.window_ms);
+        if self.level < least {
+            self.level = least + self.level.rem_euclid(self.window_ms);
+        }
     }
 
     /// Puts `tokens` back, up to its size.

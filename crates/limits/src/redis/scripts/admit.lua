@@ -111,7 +111,8 @@ local take = {
     local state = counter.state
     state[1] = state[1] - counter.need
     if counter.forgives and state[1] < -state[4] then
-      state[1], state[2] = -state[4], 0
+      counter.forgiven = -state[4] - state[1]
+      state[1] = -state[4]
     end
     local cell = add(state, 6, counter.need)
     redis.call('SET', counter.key, struct.pack(TOKENS, unpack(state)), 'PX', tokens_kept_ms(state, counter.window_ms))
@@ -170,8 +171,13 @@ for place, group in ipairs(groups) do
     for counter = 1, #group do
       cells[counter] = take[group[counter].kind](group[counter])
     end
-    -- An empty record would be none.
+    -- An empty record would be none. What was forgiven comes last, with the place of its counter.
     cells[#cells + 1] = 0
+    for counter, found in ipairs(group) do
+      if found.forgiven then
+        cells[#cells + 1], cells[#cells + 2] = counter, found.forgiven
+      end
+    end
     redis.call('SET', group.record, struct.pack('<' .. string.rep('d', #cells), unpack(cells)), 'PX', record_ttl_ms)
   end
 end

@@ -40,7 +40,7 @@ local finish = {
       redis.call('SET', key_name, struct.pack(WINDOW, unpack(state)), 'KEEPTTL')
     end
   end,
-  t = function(cell)
+  t = function(cell, forgiven)
     local key_name, _, window_ms, expected, actual = name(), number(), number(), number(), number()
     local kept, state = state_of(key_name, TOKENS)
     if not cell or not kept then
@@ -53,7 +53,7 @@ local finish = {
     if actual > expected then
       state[1] = state[1] - (actual - expected)
     else
-      give_back(state, expected - actual)
+      give_back(state, expected - actual - forgiven)
     end
     replace(state, 6, cell, expected, actual)
     redis.call('SET', key_name, struct.pack(TOKENS, unpack(state)), 'PX', tokens_kept_ms(state, window_ms))
@@ -75,7 +75,14 @@ local finish = {
   end,
 }
 
-for counter = 1, number() do
-  finish[text()](cells[counter])
+local count, forgiven = number(), {}
+if how == 'undo' then
+  -- Nothing has changed then, whatever was forgiven. Others end with more counters than they began with.
+  for place = count + 2, #cells, 2 do
+    forgiven[cells[place]] = cells[place + 1]
+  end
+end
+for counter = 1, count do
+  finish[text()](cells[counter], forgiven[counter] or 0)
 end
 return 1
