@@ -171,19 +171,12 @@ impl Pair {
 
     async fn lose(&self) {
         self.way.cut();
-        until("it is lost", async || {
-            self.one.store().beat_now().await;
-            self.one.is_degraded()
-        })
-        .await;
+        self.one.until_degraded().await;
     }
 
     async fn return_again(&self) {
         self.way.mend();
-        until("it is back", async || {
-            self.one.store().beat_now().await && !self.one.is_degraded()
-        })
-        .await;
+        self.one.until_back().await;
     }
 }
 
@@ -459,11 +452,7 @@ impl World {
         if self.is_cut[index] {
             return;
         }
-        let gateway = &self.gateways[index];
-        until("it is back", async || {
-            gateway.store().beat_now().await && !gateway.is_degraded()
-        })
-        .await;
+        self.gateways[index].until_back().await;
         self.is_forgotten[index] = false;
     }
 

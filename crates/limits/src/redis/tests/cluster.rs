@@ -255,10 +255,7 @@ async fn check_a_lost_node(options: Options) {
 
 #[tokio::test]
 async fn a_lost_node_is_seen_and_gone_on_without_until_it_is_back() {
-    check_a_lost_node(Options::default()).await;
-}
-
-#[tokio::test]
-async fn a_lost_node_of_a_cluster_that_goes_on_is_seen_too() {
-    check_a_lost_node(Options::default().config("cluster-require-full-coverage no")).await;
+    // Also where the cluster itself goes on.
+    let goes_on = Options::default().config("cluster-require-full-coverage no");
+    futures_util::join!(check_a_lost_node(Options::default()), check_a_lost_node(goes_on));
 }

@@ -218,12 +218,21 @@ impl Gateway {
         matches!(self.mode(), Mode::Degraded { .. })
     }
 
+    /// Beats faster than it does by itself until it goes by its own counters.
     pub(crate) async fn until_degraded(&self) {
-        until("it goes by its own counters", async || self.is_degraded()).await;
+        until("it goes by its own counters", async || {
+            self.store().beat_now().await;
+            self.is_degraded()
+        })
+        .await;
     }
 
+    /// The same until it goes by the shared ones.
     pub(crate) async fn until_back(&self) {
-        until("it goes by the shared counters", async || !self.is_degraded()).await;
+        until("it goes by the shared counters", async || {
+            self.store().beat_now().await && !self.is_degraded()
+        })
+        .await;
     }
 
     /// The server has heard of everything that has ended here.

@@ -64,7 +64,8 @@ async fn a_killed_server_is_gone_on_without_and_hears_of_what_is_still_open_when
     assert_eq!(holds.len(), 4);
 
     server.restart().await;
-    one.until_back().await;
+    // By itself.
+    until("it goes by the shared counters", async || !one.is_degraded()).await;
     assert!(
         matches!(one.mode(), Mode::Returning { share_percent: 45.. }),
         "{:?}",

@@ -195,10 +195,7 @@ async fn admit_through_an_outage(tokens: u64) -> (Vec<Admitted>, u64, u64) {
         if time_ms == back_ms {
             server.restart().await;
             for gateway in &gateways {
-                until("it is back", async || {
-                    gateway.store().beat_now().await && !gateway.is_degraded()
-                })
-                .await;
+                gateway.until_back().await;
                 assert_eq!(gateway.mode(), Mode::Returning { share_percent: 45 });
             }
         }
