@@ -77,7 +77,7 @@ fn row(instance: &Instance, visit: &Visit) -> AnyView {
     view! {
         <tr>
             <th scope="row">{instance.instance.clone()}</th>
-            <td>{state}</td>
+            <td class="sentence">{state}</td>
             <td>{status.counters.clone()}</td>
             <td class="number">{milliseconds(status.policy_age_ms)}</td>
             <td class="number">{format::count(status.in_flight)}</td>
