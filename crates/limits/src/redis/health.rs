@@ -1,5 +1,7 @@
 //! Whether the shared counters can be relied on, decided from how calls went.
 
+use std::time::{Duration, Instant};
+
 use domain::limits::{Dimension, Limit};
 use parking_lot::Mutex;
 
@@ -48,6 +50,8 @@ pub(crate) struct Health {
 struct Inner {
     state: State,
     failures: u32,
+    /// When the last silence was counted.
+    silent_at: Option<Instant>,
     /// Beats ask all servers of a cluster: calls to some may be answered all the time.
     missed_beats: u32,
     gateways: u64,
@@ -60,6 +64,7 @@ impl Health {
             inner: Mutex::new(Inner {
                 state: State::Degraded,
                 failures: 0,
+                silent_at: None,
                 missed_beats: 0,
                 gateways: 1,
             }),
@@ -112,10 +117,21 @@ impl Health {
         inner.gives_up()
     }
 
-    /// The same of a beat.
+    /// The same of a call that waited so long for nothing. Calls side by side are one silence: a server that stood still
+    /// for a moment is not gone, however many were waiting for it.
+    pub(crate) fn was_silent(&self, waited: Duration) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.silent_at.is_some_and(|at| at.elapsed() < waited) {
+            return false;
+        }
+        inner.silent_at = Some(Instant::now());
+        inner.failures = inner.failures.saturating_add(1);
+        inner.gives_up()
+    }
+
+    /// The same of a beat, beside its call.
     pub(crate) fn missed_beat(&self) -> bool {
         let mut inner = self.inner.lock();
-        inner.failures = inner.failures.saturating_add(1);
         inner.missed_beats = inner.missed_beats.saturating_add(1);
         inner.gives_up()
     }

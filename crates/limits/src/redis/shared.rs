@@ -45,6 +45,8 @@ const ENTRIES_TOGETHER: u64 = 64;
 const PARTS_APART_MAX: u64 = 1_024;
 /// Holds renewed by one call.
 const RENEWED_MAX: usize = 50;
+/// Such calls that wait for their answers at once.
+const RENEWALS_AT_ONCE: usize = 2;
 /// Counters read by one call.
 const PEEKED_MAX: usize = 500;
 /// When a gateway that was never heard of again is forgotten, in milliseconds.
@@ -393,12 +395,23 @@ impl Shared {
 
     /// A call was of no use.
     pub(crate) fn note_failure(&self, failed: &CallFailed, now: Now) {
-        self.tell_failure(failed, self.health.failed(), now);
+        let gives_up = self.counts_failure(failed);
+        self.tell_failure(failed, gives_up, now);
     }
 
     /// A beat was of no use.
     pub(crate) fn note_missed_beat(&self, failed: &CallFailed, now: Now) {
-        self.tell_failure(failed, self.health.missed_beat(), now);
+        let gives_up = self.counts_failure(failed) | self.health.missed_beat();
+        self.tell_failure(failed, gives_up, now);
+    }
+
+    fn counts_failure(&self, failed: &CallFailed) -> bool {
+        match failed {
+            CallFailed::Late | CallFailed::Call(CallError::TimedOut { .. } | CallError::Broken { .. }) => {
+                self.health.was_silent(self.timeout())
+            }
+            _ => self.health.failed(),
+        }
     }
 
     fn tell_failure(&self, failed: &CallFailed, gives_up: bool, now: Now) {
@@ -584,30 +597,34 @@ impl Shared {
         if self.is_cluster {
             groups.sort_by(|one, other| one.tag.cmp(&other.tag));
         }
-        let chunks = groups.chunk_by(|one, other| !self.is_cluster || one.tag == other.tag);
-        let calls = chunks
-            .flat_map(|chunk| chunk.chunks(RENEWED_MAX))
-            .map(|groups| async move {
-                self.timely(&scripts::RENEW, now, |keys, args| {
-                    args.push(self.settings.lease_ms);
-                    args.push(self.settings.orphan_ms);
-                    args.push(self.record_ms());
-                    args.push(now.wall.timestamp_millis());
-                    args.push(groups.len());
-                    for group in groups {
-                        keys.push(&group.record);
-                        args.push(group.name);
-                        args.push(group.counters.iter().filter(|counter| counter.is_leased()).count());
-                        for counter in &group.counters {
-                            counter.to_renew(&self.settings, now.wall, keys, args);
-                        }
-                    }
-                })
-                .await
-            });
-        for renewed in join_all(calls).await {
-            renewed?;
+        let of_tags = groups.chunk_by(|one, other| !self.is_cluster || one.tag == other.tag);
+        let calls: Vec<&[Arc<Group>]> = of_tags.flat_map(|groups| groups.chunks(RENEWED_MAX)).collect();
+        let mut outcome = Ok(());
+        // A few at a time: each has to be answered soon, and so have those of requests.
+        for calls in calls.chunks(RENEWALS_AT_ONCE) {
+            let renewed = join_all(calls.iter().map(|groups| self.renew_groups(groups, now))).await;
+            outcome = renewed.into_iter().fold(outcome, Result::and);
         }
+        outcome
+    }
+
+    async fn renew_groups(&self, groups: &[Arc<Group>], now: Now) -> Result<(), CallFailed> {
+        self.timely(&scripts::RENEW, now, |keys, args| {
+            args.push(self.settings.lease_ms);
+            args.push(self.settings.orphan_ms);
+            args.push(self.record_ms());
+            args.push(now.wall.timestamp_millis());
+            args.push(groups.len());
+            for group in groups {
+                keys.push(&group.record);
+                args.push(group.name);
+                args.push(group.counters.iter().filter(|counter| counter.is_leased()).count());
+                for counter in &group.counters {
+                    counter.to_renew(&self.settings, now.wall, keys, args);
+                }
+            }
+        })
+        .await?;
         Ok(())
     }
 

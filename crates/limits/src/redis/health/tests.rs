@@ -20,6 +20,19 @@ fn three_failures_in_a_row_and_no_fewer_lead_to_counters_of_ones_own() {
 }
 
 #[test]
+fn calls_that_wait_side_by_side_are_one_silence() {
+    let health = Health::new();
+    health.came_back(false, 0);
+    for _ in 0..100 {
+        assert!(!health.was_silent(Duration::from_secs(3_600)));
+    }
+    assert_eq!(health.mode(0), Mode::Normal);
+    assert!(!health.was_silent(Duration::ZERO));
+    assert!(health.was_silent(Duration::ZERO));
+    assert_eq!(health.mode(0), Mode::Degraded { share_percent: 45 });
+}
+
+#[test]
 fn three_missed_beats_do_so_too_though_calls_are_answered_in_between() {
     let health = Health::new();
     health.came_back(false, 0);

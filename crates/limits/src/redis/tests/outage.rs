@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use domain::limits::Dimension;
+use domain::limits::{Dimension, Scope};
 use futures_util::future::join_all;
 use test_redis::{Options, RedisServer};
 use tokio::time::Instant;
@@ -134,6 +134,21 @@ async fn a_stopped_server_costs_a_time_out_three_times_then_nothing_and_takes_no
         .collect();
     assert_eq!(used[..2], [(0, 0), (0, 0)], "requests, and requests in flight");
     assert_eq!(used[2], (0, 0), "the budget");
+}
+
+#[tokio::test]
+async fn a_server_that_stands_still_for_a_moment_is_not_given_up_however_many_wait() {
+    let server = RedisServer::start().await;
+    let asking = asking();
+    let settings = short(server.url());
+    let one = Gateway::start(&settings, "one").await;
+    assert!(one.read_budgets(&asking, 0, &[]).await);
+    server.pause();
+    let _answers = join_all((0..MANY).map(|_| one.admit(&asking))).await;
+    server.resume();
+    one.until_told().await;
+    assert_eq!(one.mode(), Mode::Normal);
+    assert!(!is_local(&one.admitted(&asking).await));
 }
 
 #[tokio::test]
@@ -275,6 +290,36 @@ async fn a_request_that_ended_without_the_server_may_be_asked_for_again() {
     }
     assert_eq!(one.reading(&asking, Dimension::Concurrency).await.held, 1);
     drop(open);
+}
+
+#[tokio::test]
+async fn many_requests_under_way_are_put_back_although_no_call_may_take_long() {
+    const UNDER_WAY: usize = 5_000;
+    let mut server = RedisServer::start().await;
+    let limits = || {
+        vec![
+            limit(Dimension::Concurrency, 100_000),
+            limit(Dimension::BudgetCost, 100_000_000_000),
+            limit(Dimension::BudgetTokens, 100_000_000_000),
+        ]
+    };
+    let asking = Asking::of(vec![on(Scope::Global, limits()), on(tenant(1), limits())]);
+    let one = Gateway::start(&RedisSettings::new(server.url()), "one").await;
+    until("they are read", async || one.read_budgets(&asking, 0, &[]).await).await;
+    let mut holds = Vec::new();
+    while holds.len() < UNDER_WAY {
+        one.until_back().await;
+        let answers = join_all((0..50).map(|_| one.admit(&asking))).await;
+        holds.extend(answers.into_iter().flatten());
+    }
+    server.kill();
+    one.until_degraded().await;
+    server.restart().await;
+    one.until_back().await;
+    let other = Gateway::start(&patient(server.url()), "other").await;
+    let in_flight = other.reading(&asking, Dimension::Concurrency).await.held;
+    assert_eq!(in_flight, holds.len() as u64);
+    assert_eq!(one.limits.open_holds(), in_flight);
 }
 
 #[tokio::test]
