@@ -247,6 +247,25 @@ async fn what_is_set_aside_is_spent_while_the_server_keeps_it_and_no_longer() {
 }
 
 #[tokio::test]
+async fn what_the_ledger_knows_before_the_server_is_not_counted_again() {
+    let mut pair = Pair::new().await;
+    let hold = pair.holds.pop().expect("a hold");
+    pair.lose().await;
+    pair.one.settle(hold, amounts(100, 100, EACH), 1).await;
+    assert!(pair.other.read_budgets(&pair.asking, EACH, &[("one", 1)]).await);
+    let budget = pair.other.reading(&pair.asking, Dimension::BudgetCost).await;
+    assert_eq!(
+        (budget.used, budget.held),
+        (EACH, EACH.unsigned_abs()),
+        "it may still be under way"
+    );
+    pair.return_again().await;
+    pair.one.until_told().await;
+    let budget = pair.other.reading(&pair.asking, Dimension::BudgetCost).await;
+    assert_eq!((budget.used, budget.held), (EACH, 0));
+}
+
+#[tokio::test]
 async fn whoever_leaves_gives_back_what_was_set_aside() {
     let mut pair = Pair::new().await;
     pair.one.fall_silent();

@@ -79,6 +79,27 @@ async fn a_budget_opens_when_everybody_has_put_back_what_they_hold() {
 }
 
 #[tokio::test]
+async fn a_budget_that_is_new_opens_when_everybody_holds_in_it() {
+    let server = RedisServer::start().await;
+    let asking = asking();
+    let without = Asking::of(vec![on(tenant(1), vec![limit(Dimension::Concurrency, 100)])]);
+    let one = Gateway::start(&patient(server.url()), "one").await;
+    let other = Gateway::start(&patient(server.url()), "other").await;
+    until("they know of each other", async || one.limits.gateways() == 2).await;
+    let _held = [other.admitted(&without).await, other.admitted(&without).await];
+    // The policy that brings it is known to both.
+    for gateway in [&one, &other] {
+        gateway.limits.count_budgets(&asking.budgets(gateway.now()));
+    }
+    assert!(one.read_budgets(&asking, 0, &[]).await);
+    assert_eq!(
+        one.reading(&asking, Dimension::BudgetCost).await.held,
+        2 * EACH.unsigned_abs()
+    );
+    assert_eq!(admit_all(&one, &asking).await.len(), 8);
+}
+
+#[tokio::test]
 async fn whoever_does_not_come_back_is_not_waited_for_for_ever() {
     let server = RedisServer::start().await;
     let asking = asking();
