@@ -1,5 +1,8 @@
 //! What this gateway may spend of budgets by itself: set aside in the shared store beforehand, so that nobody else spends
 //! it. A share of the remainder as it was last known would not do: others may have spent since.
+//!
+//! One loss on top of another is not made good: a server that forgets everything while a gateway is cut off from it, for
+//! longer than others wait, has forgotten that gateway's part, which it goes on spending.
 
 use std::collections::HashMap;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chrono_tz::Tz;
@@ -74,6 +75,7 @@ pub(crate) struct RedisStore {
     /// The server has forgotten something: budgets want to be read again.
     forgot: Notify,
     signs: Mutex<Option<Arc<dyn LifeSigns>>>,
+    has_left: AtomicBool,
 }
 
 impl RedisStore {
@@ -91,6 +93,7 @@ impl RedisStore {
             measuring: tokio::sync::Mutex::default(),
             forgot: Notify::new(),
             signs: Mutex::new(None),
+            has_left: AtomicBool::new(false),
         })
     }
 
@@ -429,10 +432,15 @@ impl RedisStore {
         let Some(signs) = self.signs.lock().clone() else {
             return;
         };
-        let told = tokio::time::timeout(Duration::from_millis(RETURN_MS), self.tell_all_endings(&*signs));
-        if matches!(told.await, Ok(true)) {
-            self.give_back(self.allowances.keys(), signs.now()).await;
-        }
+        // No beat after this one says that it is there.
+        let _one = self.beating.lock().await;
+        self.has_left.store(true, Ordering::Relaxed);
+        let told = async {
+            if self.tell_all_endings(&*signs).await {
+                self.give_back(self.allowances.keys(), signs.now()).await;
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_millis(RETURN_MS), told).await;
         let answered = self.others.lock().answered();
         let _ = self.shared.beat(&*signs, &answered, false, true).await;
     }
@@ -441,7 +449,7 @@ impl RedisStore {
     async fn beat(self: &Arc<Self>, signs: &dyn LifeSigns, calls: bool) -> bool {
         let _one = self.beating.lock().await;
         let now = signs.now();
-        if !self.say(signs, calls).await {
+        if self.has_left.load(Ordering::Relaxed) || !self.say(signs, calls).await {
             return false;
         }
         // Known before anything is told: holds are counted in budgets that are known by then.
@@ -569,11 +577,10 @@ impl RedisStore {
         let _one = self.measuring.lock().await;
         {
             let mut local = self.local.lock();
+            if self.is_spending(&local) {
+                return;
+            }
             if local.has_served {
-                if self.shared.outbox.len() > 0 || local.memory.open_holds() > 0 {
-                    // The old parts are being spent, and the server does not know how far.
-                    return;
-                }
                 // What was spent of them is not to be spent again.
                 local.has_served = false;
                 self.allowances.forget();
@@ -595,6 +602,11 @@ impl RedisStore {
         }
     }
 
+    /// Whether parts are being spent, and the server does not know how far.
+    fn is_spending(&self, local: &Local) -> bool {
+        local.has_served && (self.shared.outbox.len() > 0 || local.memory.open_holds() > 0)
+    }
+
     /// Gives back what is set aside of the budgets of a request; false where nothing is.
     async fn give_up_aside(&self, admission: &Admission<'_>, now: Now) -> bool {
         let mut keys = Vec::new();
@@ -610,7 +622,7 @@ impl RedisStore {
         };
         let given_up = {
             let local = self.local.lock();
-            if local.has_served {
+            if self.is_spending(&local) {
                 return false;
             }
             self.allowances.give_up(keys)

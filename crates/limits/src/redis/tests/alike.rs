@@ -447,10 +447,10 @@ fn compare(cases: u32, servers: impl Future<Output = Servers>) {
 
 #[test]
 fn memory_and_redis_give_the_same_answers_and_count_the_same() {
-    compare(60, Servers::one());
+    compare(40, Servers::one());
 }
 
 #[test]
 fn memory_and_a_cluster_give_the_same_answers_and_count_the_same() {
-    compare(20, Servers::cluster());
+    compare(14, Servers::cluster());
 }
