@@ -20,7 +20,7 @@ use test_support::tollgate::{CHAT_PATH, Options, SECRET_KEY};
 use crate::fleet::{asks_for, shared};
 
 /// A lease that a test can wait for, in milliseconds.
-const LEASE_MS: u64 = 1_000;
+const LEASE_MS: u64 = 3_000;
 /// What a busy machine may need besides.
 const SLACK: Duration = Duration::from_secs(2);
 /// Streams under way when a gateway is killed.
