@@ -3,6 +3,10 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use crate::ids::UpstreamId;
+use crate::limits::{Dimension, Scope};
+use crate::refusals::RefusalCode;
+
 /// How often a gateway writes its status, in milliseconds.
 pub const STATUS_INTERVAL_MS: u64 = 2_000;
 /// A gateway that has been silent for so long is shown as gone, in milliseconds.
@@ -37,4 +41,90 @@ pub struct InstanceStatus {
     /// Every entry of this gateway that was admitted or refused earlier is in Postgres. The moment of writing when
     /// nothing is pending.
     pub complete_until: Option<DateTime<Utc>>,
+    /// Who waits for admission here.
+    pub queue: QueueStatus,
+    /// Upstreams that are not simply in use: their breakers are open or half-open, or they cool down. Closed ones are left
+    /// out.
+    pub breakers: Vec<BreakerStatus>,
+    /// Jobs that run here.
+    pub jobs_running: u64,
+}
+
+/// The queue of one gateway.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QueueStatus {
+    /// Requests that wait.
+    pub depth: u64,
+    /// How many may; 0 where nobody waits.
+    pub places: u64,
+    /// What those that wait are expected to use, in tokens.
+    pub waiting_tokens: u64,
+    /// How much that may be.
+    pub waiting_tokens_max: u64,
+    /// How long the one that came first has waited, in milliseconds.
+    pub longest_ms: u64,
+    /// How long one may wait at most, in milliseconds.
+    pub timeout_ms: u64,
+    /// What they wait for, the most frequent first; at most [`QUEUE_REASONS_MAX`].
+    pub reasons: Vec<QueueReason>,
+}
+
+/// Reasons that a status lists, at most.
+pub const QUEUE_REASONS_MAX: usize = 10;
+
+/// What requests wait for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueReason {
+    /// The scope without room.
+    pub scope: Scope,
+    /// In what.
+    pub dimension: Dimension,
+    /// Why they were not admitted.
+    pub code: RefusalCode,
+    /// How many.
+    pub count: u64,
+}
+
+/// One upstream and model that is not simply in use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BreakerStatus {
+    /// Which upstream.
+    pub upstream_id: UpstreamId,
+    /// The model's name there; absent where all of its models are meant.
+    pub upstream_model: Option<String>,
+    /// What its breaker does.
+    pub state: BreakerState,
+    /// Since when.
+    pub since: DateTime<Utc>,
+    /// When it is tried again; absent while it is.
+    pub until: Option<DateTime<Utc>>,
+    /// What led to it, in words for operators.
+    pub reason: String,
+}
+
+/// What a breaker does with requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerState {
+    /// Lets all of them through.
+    Closed,
+    /// Lets none through, until the provider's own limit has room again.
+    Cooling,
+    /// Lets none through.
+    Open,
+    /// Lets a few through, to see whether it may close.
+    HalfOpen,
+}
+
+impl BreakerState {
+    /// The word in JSON, metrics and pages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Cooling => "cooling",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
 }

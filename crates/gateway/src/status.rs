@@ -71,6 +71,7 @@ impl Gateway {
             journal_bytes: journal.bytes,
             open_holds: self.open_holds(),
             complete_until: Some(journal.complete_until),
+            ..InstanceStatus::default()
         }
     }
 
