@@ -56,7 +56,7 @@ async fn bodies_that_cannot_be_read_are_400_and_too_long_ones_413() {
         400,
         "invalid_request",
     );
-    let long = " ".repeat(gateway::pipeline::BODY_BYTES_MAX + 1);
+    let long = " ".repeat(gateway::body::BODY_BYTES_MAX + 1);
     assert_refused(&post(&tollgate, &key, &long).await, 413, "body_too_large");
     assert_eq!(
         rejection_codes(&tollgate).await,

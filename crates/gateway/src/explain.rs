@@ -110,7 +110,7 @@ impl Gateway {
         Ok(answer)
     }
 
-    /// The way of `pipeline::prepare` from the known key to the limits; notes in the answer what it finds out.
+    /// The way of `Asked::judge` from the known key to the limits; notes in the answer what it finds out.
     fn case(&self, caller: &Caller, question: &Question, answer: &mut Answer, now: Now) -> Result<Case, Refusal> {
         if !caller.key.has_valid_secret(now.wall) {
             let unknown = Unauthenticated::Unknown;

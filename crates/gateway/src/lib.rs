@@ -5,8 +5,10 @@
 //! waits for Postgres: [`policy`] and [`budgets`] are kept current beside it, by the tasks of [`background`].
 
 mod abandoned;
+mod asked;
 pub mod authenticate;
 pub mod background;
+pub mod body;
 pub mod budgets;
 mod case;
 pub mod clock;
@@ -36,7 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chrono::{DateTime, Utc};
-use domain::ids::RequestId;
+use domain::ids::{KeyId, RequestId};
 use http::HeaderMap;
 use ledger::Journal;
 use limits::{Admission, Denial, Hold, Limits, Now};
@@ -239,6 +241,14 @@ impl Gateway {
 
     pub(crate) fn authenticate(&self, headers: &HeaderMap, at: DateTime<Utc>) -> Result<Caller, Unauthenticated> {
         authenticate(headers, self.keeper.current(), self.keeper.can_tell_unknown_keys(), at)
+    }
+
+    /// The caller with this key, whatever its secrets.
+    pub(crate) fn caller_of(&self, key: KeyId) -> Option<Caller> {
+        let policy = self.keeper.current()?;
+        let key = Arc::clone(policy.find_key_by_id(key)?);
+        let tenant = Arc::clone(policy.find_tenant(key.tenant_id)?);
+        Some(Caller { policy, key, tenant })
     }
 
     /// Admission, which also asks for the budgets it did not know.

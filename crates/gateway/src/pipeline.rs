@@ -1,36 +1,25 @@
 //! A request, from the door to the provider: authenticate, inspect, estimate, admit, journal, relay. Read this first.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use domain::limits::Dimension;
 use domain::priority::Priority;
 use domain::refusals::RefusalCode;
 use http::HeaderMap;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use limits::{Now, ScopeLimits};
+use limits::{Hold, Now, ScopeLimits};
 use protocol::headers;
-use protocol::openai_chat::ChatRequest;
 
-use crate::authenticate::Caller;
-use crate::case::{self, Case};
+use crate::asked::{Asked, Judged};
+use crate::case;
 use crate::flight::Flight;
 use crate::outgoing::Outgoing;
 use crate::policy::RequestUser;
-use crate::pricing::Pricing;
 use crate::refusal::Refusal;
-use crate::{Gateway, Step, error, metrics, relay, room};
-
-/// The longest body that is read, in bytes. Images travel inside it.
-pub const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// How long a caller may take to send its body, in milliseconds.
-pub const BODY_READ_MS: u64 = 60_000;
-/// How often a body is in memory until its provider answers: as it came, and as it goes up.
-const COPIES_PER_BODY: usize = 2;
+use crate::{Gateway, Step, error, metrics, relay};
 
 /// `POST /v1/chat/completions`.
 pub(crate) async fn chat_completions(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
@@ -39,7 +28,7 @@ pub(crate) async fn chat_completions(State(gateway): State<Arc<Gateway>>, reques
         Ok(flight) => flight,
         Err(response) => return *response,
     };
-    match prepare(&mut flight, &parts.headers, body).await {
+    match prepare(&mut flight, parts.headers, body).await {
         Ok(outgoing) => relay::answer(flight, outgoing).await,
         Err(refusal) => refuse(flight, &refusal),
     }
@@ -85,138 +74,63 @@ fn refuse(flight: Flight, refusal: &Refusal) -> Response {
 }
 
 /// Everything before the first byte goes upstream.
-async fn prepare(flight: &mut Flight, headers: &HeaderMap, body: Body) -> Result<Outgoing, Refusal> {
-    let gateway = Arc::clone(&flight.gateway);
+async fn prepare(flight: &mut Flight, headers: HeaderMap, body: Body) -> Result<Outgoing, Refusal> {
     if let Some((code, message)) = flight.caller.refusal_at(flight.arrived.wall) {
         return Err(Refusal::plain(code, message));
     }
-
-    // Inspect.
-    flight.identity.tags = headers::tags(headers).map_err(invalid)?;
-    flight.identity.priority = priority(&flight.caller, headers)?;
-    let (body, room) = read_body(&gateway, body).await?;
-    let request = ChatRequest::inspect(&body).map_err(|error| Refusal {
-        param: error.param(),
-        ..invalid(error)
-    })?;
-    drop(body);
-
+    let mut asked = Asked::read(flight, headers, "chat/completions", body).await?;
     // A body may take a minute. Key, limits, prices and period are those of the moment it is there.
-    let now = gateway.clock.now();
-    flight.caller = gateway
-        .authenticate(headers, now.wall)
-        .map_err(|reason| Refusal::plain(reason.code(), reason.to_string()))?;
-    if let Some((code, message)) = flight.caller.refusal_at(now.wall) {
-        return Err(Refusal::plain(code, message));
-    }
-    flight.identity.priority = priority(&flight.caller, headers)?;
-    flight.identity.is_streamed = request.is_streamed();
-    let in_header = headers::user(headers).map_err(invalid)?;
-    let user = case::user(&flight.caller, in_header, request.user())?;
-    flight.identity.user_id = user.id().map(ToString::to_string);
-    let model = case::model(&flight.caller, request.model())?;
-    flight.identity.model = Some(model.model.name.as_str().into());
+    let now = flight.gateway.clock.now();
+    let judged = asked.judge(flight, now).await?;
+    let hold = admit(flight, &judged, now).await?;
+    board(flight, asked, judged, hold, now)
+}
 
-    // Estimate.
-    let pricing = Pricing::choose(&model, &flight.caller.policy.settings, now.wall)?;
-    let request = Arc::new(request);
-    let estimate = gateway
-        .estimates
-        .estimate(&request, &model.model, &flight.caller.key)
-        .await?;
-    flight.learning = (estimate.guess_tokens, request.choices());
-    flight.estimate = pricing.estimate(estimate.expected, estimate.ceiling);
-
-    // Admit.
-    let asked = (flight.identity.priority, flight.estimate);
-    let case = Case::new(&flight.caller, &user, &model, asked, gateway.random_u64())?;
-    note_end_user(&gateway, &user, &case.scopes, now)?;
+/// Asks the limits, once.
+pub(crate) async fn admit(flight: &Flight, judged: &Judged, now: Now) -> Result<Hold, Refusal> {
+    let gateway = &flight.gateway;
+    note_end_user(gateway, &judged.user, &judged.case.scopes, now)?;
     let hold = gateway
-        .admit(&case.admission(flight.id()), now)
+        .admit(&judged.case.admission(flight.id()), now)
         .await
         .map_err(|denial| Refusal::from_denial(denial, gateway.random_unit()))?;
     gateway.after_admission(flight.id(), Step::Admitted);
+    Ok(hold)
+}
 
-    // Journal.
-    let (route, upstream) = &case.routes[hold.upstream().unwrap_or(0).min(case.routes.len() - 1)];
+/// Journals the hold of a request that was admitted at `now`, and makes of it what goes to the provider.
+pub(crate) fn board(
+    flight: &mut Flight,
+    asked: Asked,
+    judged: Judged,
+    hold: Hold,
+    now: Now,
+) -> Result<Outgoing, Refusal> {
+    let Judged { case, model, .. } = judged;
+    let (route, upstream) = case.routes[hold.upstream().unwrap_or(0).min(case.routes.len() - 1)].clone();
     let taken = (upstream.upstream.id, route.upstream_model.clone());
-    flight.board(hold, pricing, taken, now).map_err(|error| {
+    flight.board(hold, judged.pricing, taken, now).map_err(|error| {
         tracing::error!(%error, "the journal takes no more entries; requests are refused");
         case::ledger_full()
     })?;
 
     let has_strict_budgets = flight.caller.tenant.tenant.has_strict_budgets;
+    let quirks = &flight.gateway.quirks;
     let mut outgoing = Outgoing {
-        upstream: Arc::clone(upstream),
-        upstream_model: route.upstream_model.clone(),
-        endpoint: "chat/completions",
-        headers: headers::upstream_request_headers(headers),
+        asks_for_usage: quirks.can_ask_for_usage(upstream.upstream.id, now.monotonic_ms),
+        upstream,
+        upstream_model: route.upstream_model,
+        endpoint: asked.endpoint,
+        headers: headers::upstream_request_headers(&asked.headers),
         body: Bytes::new(),
-        shows_usage: request.includes_usage(),
+        shows_usage: asked.request.includes_usage(),
         total_ms: seconds_cap(&case.scopes, &model.model.name, flight.identity.priority).map(|seconds| seconds * 1_000),
-        asks_for_usage: gateway.quirks.can_ask_for_usage(upstream.upstream.id, now.monotonic_ms),
-        output_cap_tokens: has_strict_budgets.then_some(estimate.output_cap_tokens),
-        request,
-        _room: room,
+        output_cap_tokens: has_strict_budgets.then_some(judged.output_cap_tokens),
+        request: asked.request,
+        _room: asked.room,
     };
     outgoing.write_body();
     Ok(outgoing)
-}
-
-fn invalid(error: impl std::fmt::Display) -> Refusal {
-    Refusal::plain(RefusalCode::InvalidRequest, error.to_string())
-}
-
-/// What it runs at; the header may lower it.
-fn priority(caller: &Caller, headers: &HeaderMap) -> Result<Priority, Refusal> {
-    let asked = headers::priority(headers).map_err(invalid)?;
-    Ok(case::priority(caller, asked))
-}
-
-/// The whole body, with the room that it takes until the provider has it.
-async fn read_body(gateway: &Gateway, body: Body) -> Result<(Bytes, room::Taken), Refusal> {
-    let mut body = Limited::new(body, BODY_BYTES_MAX);
-    let mut room = gateway.room.take_none();
-    let whole = async {
-        let mut whole = BytesMut::new();
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(Unread::Broken)?.into_data() else {
-                continue;
-            };
-            room.grow(data.len() * COPIES_PER_BODY).map_err(|_| Unread::NoRoom)?;
-            whole.extend_from_slice(&data);
-        }
-        Ok(whole.freeze())
-    };
-    let read = tokio::time::timeout(Duration::from_millis(BODY_READ_MS), whole).await;
-    match read {
-        Ok(Ok(body)) => Ok((body, room)),
-        Ok(Err(Unread::NoRoom)) => Err(Refusal::plain(
-            RefusalCode::Overloaded,
-            "The gateway carries as many bytes at once as it can. Retry shortly.",
-        )),
-        Ok(Err(Unread::Broken(error))) if error.is::<LengthLimitError>() => Err(Refusal::plain(
-            RefusalCode::BodyTooLarge,
-            format!(
-                "The body is larger than {} MiB. Make the prompt or its images smaller.",
-                BODY_BYTES_MAX >> 20
-            ),
-        )),
-        Ok(Err(Unread::Broken(_))) => Err(Refusal::plain(
-            RefusalCode::InvalidRequest,
-            "The body ended before its announced length.",
-        )),
-        Err(_) => Err(Refusal::plain(
-            RefusalCode::InvalidRequest,
-            format!("The body did not arrive within {} s.", BODY_READ_MS / 1_000),
-        )),
-    }
-}
-
-/// Why there is no whole body.
-enum Unread {
-    Broken(axum::BoxError),
-    NoRoom,
 }
 
 /// An end user whose use is limited has counters of its own, and there is room for so many of them.
