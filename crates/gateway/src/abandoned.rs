@@ -64,6 +64,7 @@ impl Gateway {
             id: identity.id,
             model: &model.model.name,
             priority: identity.priority,
+            gate_priority: identity.priority,
             estimate: Estimate::default(),
             scopes: &scopes,
             upstreams: &upstreams,

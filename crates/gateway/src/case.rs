@@ -84,6 +84,7 @@ impl Case {
             id,
             model: &self.model.model.name,
             priority: self.priority,
+            gate_priority: self.priority,
             estimate: self.estimate,
             scopes: &self.scopes,
             upstreams: &self.candidates,

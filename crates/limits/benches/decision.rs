@@ -120,6 +120,7 @@ fn admission<'a>(id: u64, scopes: &'a [ScopeLimits], upstreams: &'a [UpstreamCan
         id: RequestId(Uuid::from_u128(u128::from(id) << 64)),
         model: "model",
         priority: Priority::Default,
+        gate_priority: Priority::Default,
         estimate: Estimate {
             expected: each,
             ceiling: each,

@@ -85,8 +85,10 @@ pub struct Admission<'a> {
     pub id: RequestId,
     /// The model asked for.
     pub model: &'a str,
-    /// What it runs at.
+    /// What it runs at: decides which limits apply to it.
     pub priority: Priority,
+    /// What its gates are judged by: its priority, or more after it has waited long.
+    pub gate_priority: Priority,
     /// What it is thought to use.
     pub estimate: Estimate,
     /// The nodes it belongs to in the order of the tree: global, group, model, tenant, user, key. Each at most once. One

@@ -53,7 +53,7 @@ pub(crate) fn check(
     limit: &Limit,
     counter: Option<&Counter>,
     need: u64,
-    priority: Priority,
+    gate_priority: Priority,
     now: Now,
 ) -> Result<(), Refusal> {
     if limit.dimension == Dimension::RequestSeconds {
@@ -69,7 +69,7 @@ pub(crate) fn check(
     let room = check_room(limit, counter, need, now);
     let gate = limit
         .gates
-        .map_or(Ok(()), |gates| check_gates(gates, limit, counter, priority, now));
+        .map_or(Ok(()), |gates| check_gates(gates, limit, counter, gate_priority, now));
     match (gate, room) {
         (Err(gated), Err(refused)) if refused.hardness() <= gated.hardness() => Err(gated.until_both(refused)),
         (Err(gated), Ok(())) => Err(gated),
@@ -143,12 +143,12 @@ pub(crate) fn check_share(
     percent: u8,
     counter: Option<&Counter>,
     need: u64,
-    priority: Priority,
+    gate_priority: Priority,
     now: Now,
 ) -> Result<(), Refusal> {
     let share = share_of(limit, percent);
     let Some(Kind::Tokens { window, .. }) = counter.map(|counter| &counter.kind) else {
-        return check(&share, counter, need, priority, now);
+        return check(&share, counter, need, gate_priority, now);
     };
     if need == 0 && share.value > 0 {
         return Ok(());
@@ -157,7 +157,7 @@ pub(crate) fn check_share(
         return Err(Refusal::new(RefusalCode::RequestTooLarge, None));
     }
     if let (Some(gates), Some(counter)) = (share.gates, counter) {
-        check_gates(gates, &share, counter, priority, now)?;
+        check_gates(gates, &share, counter, gate_priority, now)?;
     }
     // A verdict for the record: nobody waits for it.
     let room = u128::from(share.value) + u128::from(share.burst_tokens());
@@ -180,15 +180,21 @@ fn share_of(limit: &Limit, percent: u8) -> Limit {
     }
 }
 
-fn check_gates(gates: Gates, limit: &Limit, counter: &Counter, priority: Priority, now: Now) -> Result<(), Refusal> {
-    if priority >= Priority::High {
+fn check_gates(
+    gates: Gates,
+    limit: &Limit,
+    counter: &Counter,
+    gate_priority: Priority,
+    now: Now,
+) -> Result<(), Refusal> {
+    if gate_priority >= Priority::High {
         return Ok(());
     }
     let usage = counter.usage(now.wall);
     let (gate, percent) = if usage.has_reached(gates.upper_percent, limit.value) {
         let waits = gates.upper_waits;
         (Gate::Upper { waits }, gates.upper_percent)
-    } else if priority == Priority::Low && usage.has_reached(gates.lower_percent, limit.value) {
+    } else if gate_priority == Priority::Low && usage.has_reached(gates.lower_percent, limit.value) {
         (Gate::Lower, gates.lower_percent)
     } else {
         return Ok(());

@@ -118,6 +118,8 @@ pub(crate) struct World {
     pub(crate) scopes: Vec<ScopeLimits>,
     pub(crate) upstreams: Vec<UpstreamCandidate>,
     pub(crate) priority: Priority,
+    /// The priority where absent.
+    pub(crate) gate_priority: Option<Priority>,
     pub(crate) estimate: Estimate,
     pub(crate) rehearsal_percent: Option<u8>,
     next_id: u128,
@@ -136,6 +138,7 @@ impl World {
             scopes,
             upstreams: Vec::new(),
             priority: Priority::Default,
+            gate_priority: None,
             estimate: Estimate {
                 expected: each,
                 ceiling: each,
@@ -180,6 +183,7 @@ impl World {
             id: RequestId(Uuid::from_u128(self.next_id)),
             model: "m",
             priority: self.priority,
+            gate_priority: self.gate_priority.unwrap_or(self.priority),
             estimate: self.estimate,
             scopes: &self.scopes,
             upstreams: &self.upstreams,

@@ -190,10 +190,10 @@ impl<'a> Level<'a> {
                 node.counters[counter].meet(limit, of.tenant);
             }
             let counted = counter.map(|counter| &node.counters[counter]);
-            let answer = check(limit, counted, need, admission.priority, now);
+            let answer = check(limit, counted, need, admission.gate_priority, now);
             let share = match admission.rehearsal_percent {
                 Some(percent) if limit.mode == Mode::Enforce => {
-                    check_share(limit, percent, counted, need, admission.priority, now)
+                    check_share(limit, percent, counted, need, admission.gate_priority, now)
                 }
                 _ => Ok(()),
             };

@@ -2,7 +2,7 @@ use domain::periods::Period;
 
 use super::*;
 use crate::fixture::{World, amounts, gated, limit, on, ready, rehearsed};
-use domain::limits::Scope;
+use domain::limits::{Mode, Scope};
 
 /// Fills `limit` with `filled` requests, then asks with each priority.
 fn answers(limit: Limit, filled: usize) -> Vec<Option<(RefusalCode, Option<Gate>)>> {
@@ -22,6 +22,38 @@ fn answers(limit: Limit, filled: usize) -> Vec<Option<(RefusalCode, Option<Gate>
 fn without_gates_every_priority_has_the_full_capacity() {
     for dimension in [Dimension::Requests, Dimension::Concurrency] {
         assert_eq!(answers(limit(dimension, 10), 9), [None; 4]);
+    }
+}
+
+#[test]
+fn whoever_has_waited_long_is_judged_higher_by_gates_and_by_nothing_else() {
+    let own = Limit {
+        priority: Some(Priority::Low),
+        ..limit(Dimension::Requests, 1)
+    };
+    for rehearses in [false, true] {
+        let mode = if rehearses { Mode::Rehearse } else { Mode::Enforce };
+        let of_all = Limit {
+            mode,
+            ..gated(Dimension::Concurrency, 20)
+        };
+        let mut world = World::new(vec![on(Scope::Global, vec![of_all, own.clone()])]);
+        world.priority = Priority::Critical;
+        let _holds = world.admit_all(18);
+        world.priority = Priority::Low;
+        let is_free = |world: &World| {
+            let answers = ready(world.limits.explain(&world.admission(), world.now)).1.answers;
+            answers.iter().all(|answer| answer.refusal.is_none())
+        };
+        let has_room = |world: &mut World| world.admit().is_ok_and(|hold| hold.rehearsed().is_empty());
+        assert!(!is_free(&world) && !has_room(&mut world));
+        world.gate_priority = Some(Priority::Default);
+        assert!(!is_free(&world) && !has_room(&mut world));
+        world.gate_priority = Some(Priority::High);
+        assert!(is_free(&world) && has_room(&mut world));
+        let _its_own = world.admit().expect("room");
+        let denial = world.refused();
+        assert_eq!((denial.code, denial.limit_id), (RefusalCode::RateLimitExceeded, own.id));
     }
 }
 

@@ -76,7 +76,7 @@ impl AskedOfScope {
             let earlier = &of.limits[..index];
             if earlier.iter().any(|other| other.slot() == limit.slot()) {
                 // One slot, one counter: the first of them says how it counts, all of them how much.
-                let bounds = Asked::of(of, limit, need, admission.priority, admission.time_zone, at);
+                let bounds = Asked::of(of, limit, need, admission.gate_priority, admission.time_zone, at);
                 let place = found
                     .limits
                     .iter()
@@ -88,7 +88,7 @@ impl AskedOfScope {
                 }
                 continue;
             }
-            if let Some(asked) = Asked::of(of, limit, need, admission.priority, admission.time_zone, at) {
+            if let Some(asked) = Asked::of(of, limit, need, admission.gate_priority, admission.time_zone, at) {
                 found.asked.push(asked);
                 found.limits.push(index);
             }
@@ -119,14 +119,14 @@ impl Asked {
         node: &ScopeLimits,
         limit: &Limit,
         need: u64,
-        priority: Priority,
+        gate_priority: Priority,
         time_zone: Tz,
         at: DateTime<Utc>,
     ) -> Option<Self> {
         let key = names::limit_key(&node.scope, &limit.slot(), &names::tag(&node.scope, node.tenant));
         let (value, burst) = (exact(limit.value), exact(limit.burst_tokens()));
         let need = scaled_up(limit.dimension, need);
-        let gated = most_under_gate(limit, priority);
+        let gated = most_under_gate(limit, gate_priority);
         let bounded = |room: Option<i64>| match limit.mode {
             Mode::Enforce => least_of(room, gated),
             Mode::Rehearse => None,
@@ -441,10 +441,10 @@ fn ttl_ms(span: Span, settings: &Settings, at: DateTime<Utc>) -> u64 {
     ms_until(span.end, at) + kept_ms.max(2 * settings.lease_ms + settings.orphan_ms)
 }
 
-/// The most that may stand under a gate of this priority.
-fn most_under_gate(limit: &Limit, priority: Priority) -> Option<i64> {
-    let gates = limit.gates.filter(|_| priority < Priority::High)?;
-    let percent = match priority {
+/// The most that may stand under the gates for what is judged by this priority.
+fn most_under_gate(limit: &Limit, gate_priority: Priority) -> Option<i64> {
+    let gates = limit.gates.filter(|_| gate_priority < Priority::High)?;
+    let percent = match gate_priority {
         Priority::Low => gates.lower_percent,
         _ => gates.upper_percent,
     };

@@ -29,6 +29,7 @@ enum Step {
     Admit {
         key: u128,
         priority: usize,
+        raised: usize,
         input: u64,
         output: u64,
         ceiling_factor: u64,
@@ -49,9 +50,9 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let index = any::<prop::sample::Index>;
     prop_oneof![
-        12 => (0..KEYS, 0_usize..4, 0_u64..150, 0_u64..150, 1_u64..4, any::<bool>()).prop_map(
-            |(key, priority, input, output, ceiling_factor, is_reversed)| Step::Admit {
-                key, priority, input, output, ceiling_factor, is_reversed,
+        12 => (0..KEYS, 0_usize..4, raised(), 0_u64..150, 0_u64..150, 1_u64..4, any::<bool>()).prop_map(
+            |(key, priority, raised, input, output, ceiling_factor, is_reversed)| Step::Admit {
+                key, priority, raised, input, output, ceiling_factor, is_reversed,
             }
         ),
         3 => index().prop_map(Step::Sent),
@@ -66,6 +67,11 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Reread),
         1 => Just(Step::Sweep),
     ]
+}
+
+/// How many classes higher than its priority a request is judged by gates: most have not waited.
+fn raised() -> impl Strategy<Value = usize> {
+    prop_oneof![3 => Just(0), 1 => 1_usize..4]
 }
 
 fn limits_of(scope: &Scope) -> Vec<Limit> {
@@ -132,6 +138,7 @@ struct Part {
     id: RequestId,
     scopes: Vec<Scope>,
     priority: Priority,
+    gate_priority: Priority,
     estimate: Estimate,
     at: When,
     admitted_at: DateTime<Utc>,
@@ -223,15 +230,15 @@ impl Plain {
         level
     }
 
-    fn has_room(&self, node: &ScopeLimits, priority: Priority, estimate: &Estimate, now: Now) -> bool {
+    fn has_room(&self, node: &ScopeLimits, admission: &Admission<'_>, now: Now) -> bool {
         node.limits
             .iter()
-            .filter(|limit| limit.applies_to("m", priority))
+            .filter(|limit| limit.applies_to("m", admission.priority))
             .all(|limit| {
-                let need = need_of(limit.dimension, estimate);
+                let need = need_of(limit.dimension, &admission.estimate);
                 let (used, held) = self.used_and_held(&node.scope, limit, now);
                 if let Some(gates) = limit.gates {
-                    let threshold = match priority {
+                    let threshold = match admission.gate_priority {
                         Priority::Low => gates.lower_percent,
                         Priority::Default => gates.upper_percent,
                         _ => u8::MAX,
@@ -334,6 +341,7 @@ impl Run {
             id: admission.id,
             scopes,
             priority: admission.priority,
+            gate_priority: admission.gate_priority,
             estimate: admission.estimate,
             at: (self.now.monotonic_ms, self.order),
             admitted_at: self.now.wall,
@@ -361,6 +369,7 @@ impl Run {
             Step::Admit {
                 key: number,
                 priority,
+                raised,
                 input,
                 output,
                 ceiling_factor,
@@ -386,13 +395,14 @@ impl Run {
                     id: RequestId(Uuid::from_u128(self.next_id)),
                     model: "m",
                     priority: Priority::ALL[priority],
+                    gate_priority: Priority::ALL[(priority + raised).min(3)],
                     estimate,
                     scopes: &scopes,
                     upstreams: &upstreams,
                     time_zone: Tz::UTC,
                     rehearsal_percent: (number == 0).then_some(20),
                 };
-                let has_room = |of: &ScopeLimits| self.plain.has_room(of, admission.priority, &estimate, self.now);
+                let has_room = |of: &ScopeLimits| self.plain.has_room(of, &admission, self.now);
                 let chosen = scopes
                     .iter()
                     .all(has_room)
@@ -477,15 +487,13 @@ impl Run {
                         scope: node(upstream(to)),
                         index: to as usize,
                     }];
-                    let (priority, estimate, id) = {
-                        let part = &self.plain.parts[tree];
-                        (part.priority, part.estimate, part.id)
-                    };
+                    let part = &self.plain.parts[tree];
                     let admission = Admission {
-                        id,
+                        id: part.id,
                         model: "m",
-                        priority,
-                        estimate,
+                        priority: part.priority,
+                        gate_priority: part.gate_priority,
+                        estimate: part.estimate,
                         scopes: &[],
                         upstreams: &upstreams,
                         time_zone: Tz::UTC,
@@ -496,7 +504,7 @@ impl Run {
                     if is_same {
                         self.give_back(account);
                     }
-                    let has_room = self.plain.has_room(&upstreams[0].scope, priority, &estimate, self.now);
+                    let has_room = self.plain.has_room(&upstreams[0].scope, &admission, self.now);
                     self.plain.parts[account].ending = old;
                     let switched = ready(self.limits.switch_upstream(&mut hold, &admission, self.now));
                     prop_assert_eq!(switched.is_ok(), has_room);

@@ -28,6 +28,7 @@ enum Step {
     Admit {
         key: u128,
         priority: usize,
+        raised: usize,
         model: usize,
         input: u64,
         output: u64,
@@ -50,14 +51,14 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let index = any::<prop::sample::Index>;
     prop_oneof![
-        12 => ((0..KEYS, 0_usize..4, 0_usize..2), (0_u64..150, 0_u64..150, 1_u64..4), any::<bool>()).prop_map(
-            |((key, priority, model), (input, output, ceiling_factor), is_reversed)| Step::Admit {
-                key, priority, model, input, output, ceiling_factor, is_reversed,
+        12 => ((0..KEYS, 0_usize..4, raised(), 0_usize..2), (0_u64..150, 0_u64..150, 1_u64..4), any::<bool>()).prop_map(
+            |((key, priority, raised, model), (input, output, ceiling_factor), is_reversed)| Step::Admit {
+                key, priority, raised, model, input, output, ceiling_factor, is_reversed,
             }
         ),
         // Nothing is thought to be used: no tokens, and at no price.
         2 => (0..KEYS, 0_usize..4).prop_map(|(key, priority)| Step::Admit {
-            key, priority, model: 0, input: 0, output: 0, ceiling_factor: 1, is_reversed: false,
+            key, priority, raised: 0, model: 0, input: 0, output: 0, ceiling_factor: 1, is_reversed: false,
         }),
         3 => index().prop_map(Step::Sent),
         5 => (index(), 0_u64..=150).prop_map(|(index, percent)| Step::Settle(index, percent)),
@@ -73,6 +74,11 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0_u64..4).prop_map(Step::Reread),
         1 => Just(Step::Sweep),
     ]
+}
+
+/// How many classes higher than its priority a request is judged by gates: most have not waited.
+fn raised() -> impl Strategy<Value = usize> {
+    prop_oneof![3 => Just(0), 1 => 1_usize..4]
 }
 
 fn limits_of(scope: &Scope) -> Vec<Limit> {
@@ -167,6 +173,7 @@ struct Both {
     scopes: Vec<Scope>,
     model: &'static str,
     priority: Priority,
+    gate_priority: Priority,
     estimate: Estimate,
     admitted_at: chrono::DateTime<chrono::Utc>,
 }
@@ -250,6 +257,7 @@ impl Run {
                         scopes,
                         model: MODELS.iter().find(|model| **model == admission.model).unwrap(),
                         priority: admission.priority,
+                        gate_priority: admission.gate_priority,
                         estimate: admission.estimate,
                         admitted_at: self.now.wall,
                     });
@@ -274,6 +282,7 @@ impl Run {
             Step::Admit {
                 key: number,
                 priority,
+                raised,
                 model,
                 input,
                 output,
@@ -300,6 +309,7 @@ impl Run {
                     id: RequestId(Uuid::from_u128(self.next_id)),
                     model: MODELS[model],
                     priority: Priority::ALL[priority],
+                    gate_priority: Priority::ALL[(priority + raised).min(3)],
                     estimate,
                     scopes: &scopes,
                     upstreams: &upstreams,
@@ -370,6 +380,7 @@ impl Run {
                         id: both.holds[0].id(),
                         model: both.model,
                         priority: both.priority,
+                        gate_priority: both.gate_priority,
                         estimate: both.estimate,
                         scopes: &[],
                         upstreams: &upstreams,

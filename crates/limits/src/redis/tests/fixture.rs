@@ -332,6 +332,7 @@ impl Asking {
             id: RequestId(Uuid::from_u128(u128::from(NEXT_ID.fetch_add(1, Ordering::Relaxed)))),
             model: "m",
             priority: Priority::Default,
+            gate_priority: Priority::Default,
             estimate: self.estimate,
             scopes: &self.scopes,
             upstreams: &self.upstreams,
