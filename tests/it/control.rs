@@ -193,6 +193,7 @@ fn key(priority: Priority) -> KeyDraft {
         priority,
         allowed_models: None,
         may_name_users: false,
+        degrades: false,
         expiry: Expiry::Never,
     }
 }
@@ -1299,6 +1300,7 @@ fn settlement(tenant: TenantId, owner: Option<PersonId>, key: KeyId, cost: i64, 
             tags: Default::default(),
             instance: "one".to_owned(),
             user_agent: None,
+            job_id: None,
         },
         admitted_at: now(),
         settled_at: now(),

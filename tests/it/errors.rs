@@ -256,6 +256,7 @@ async fn keys_that_ended_say_which_way_and_leave_a_row() {
         priority: Priority::Default,
         allowed_models: Some(vec![MODEL.into()]),
         may_name_users: false,
+        degrades: false,
         expiry: Expiry::At(Utc::now() + Duration::hours(1)),
     };
     let short = tollgate
@@ -309,6 +310,7 @@ async fn models_are_not_found_not_allowed_or_unpriced() {
         priority: Priority::Default,
         allowed_models: Some(vec![MODEL.into()]),
         may_name_users: false,
+        degrades: false,
         expiry: Expiry::Never,
     };
     let narrow = tollgate

@@ -369,6 +369,7 @@ async fn an_explanation_says_what_the_request_is_then_told_before_any_limit() {
         priority: Priority::Default,
         allowed_models: None,
         may_name_users: false,
+        degrades: false,
         expiry: Expiry::Never,
     };
     let issue = async |draft: KeyDraft| {

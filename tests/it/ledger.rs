@@ -171,6 +171,7 @@ fn hold(number: u64) -> HoldRecord {
             tags: [("project".to_owned(), "zażółć\u{0}".to_owned())].into(),
             instance: "one".to_owned(),
             user_agent: Some("curl/8".to_owned()),
+            job_id: None,
         },
         admitted_at: at(number * 7),
         upstream_id: (!number.is_multiple_of(5)).then(|| upstream(number % 5)),

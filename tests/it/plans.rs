@@ -957,6 +957,7 @@ async fn a_key_owned_by_a_person_counts_for_that_user_of_the_plan() {
         priority: Priority::Default,
         allowed_models: None,
         may_name_users: false,
+        degrades: false,
         expiry: Expiry::Never,
     };
     let mut keys = Vec::new();

@@ -26,6 +26,7 @@ async fn issue(tollgate: &Tollgate, tenant: TenantId, name: &str, priority: Prio
         priority,
         allowed_models: None,
         may_name_users: true,
+        degrades: false,
         expiry: Expiry::Never,
     };
     let issued = tollgate

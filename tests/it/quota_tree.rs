@@ -331,6 +331,7 @@ async fn keys_that_have_ended_are_left_out() {
         priority: Priority::Default,
         allowed_models: None,
         may_name_users: false,
+        degrades: false,
         expiry: Expiry::At(now + chrono::Duration::hours(1)),
     };
     let (control, actor) = (tollgate.control(), tollgate.actor());

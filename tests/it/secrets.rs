@@ -68,6 +68,7 @@ async fn keys_and_credentials_do_not_reach_the_log() {
         priority: Priority::Default,
         allowed_models: None,
         may_name_users: true,
+        degrades: false,
         expiry: Expiry::At(Utc::now() + Duration::days(1)),
     };
     let issue = async || {

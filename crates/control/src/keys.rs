@@ -63,7 +63,8 @@ pub enum KeyOwner {
 /// What can be said about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyDraft {
-    /// Fields `name`, `priority`, `allowed_models`, `may_name_users`, `expiry`; when issued also `tenant_id`, `owner`.
+    /// Fields `name`, `priority`, `allowed_models`, `may_name_users`, `degrades`, `expiry`; when issued also `tenant_id`,
+    /// `owner`.
     pub name: String,
     /// What its requests run at; never above the tenant's ceiling.
     pub priority: Priority,
@@ -71,6 +72,8 @@ pub struct KeyDraft {
     pub allowed_models: Option<Vec<String>>,
     /// Whether requests may name an end user; for applications, so not for members to decide.
     pub may_name_users: bool,
+    /// Whether a request that could be admitted later is answered with a job rather than refused.
+    pub degrades: bool,
     /// When it ends.
     pub expiry: Expiry,
 }
@@ -327,6 +330,7 @@ async fn checked(
         priority: draft.priority,
         allowed_models,
         may_name_users: draft.may_name_users,
+        degrades: draft.degrades,
         expires_at,
     })
 }
@@ -366,6 +370,7 @@ fn shown(key: &KeyRow) -> Value {
         "priority": key.priority,
         "allowed_models": key.allowed_models,
         "may_name_users": key.may_name_users,
+        "degrades": key.degrades,
         "expires_at": key.expires_at,
     })
 }

@@ -80,6 +80,10 @@ id!(
     RequestId
 );
 id!(
+    /// One asynchronous job.
+    JobId
+);
+id!(
     /// One configured limit.
     LimitId
 );

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::estimate::Estimate;
-use crate::ids::{AdjustmentId, KeyId, LimitId, PriceId, RequestId, TenantId, UpstreamId};
+use crate::ids::{AdjustmentId, JobId, KeyId, LimitId, PriceId, RequestId, TenantId, UpstreamId};
 use crate::limits::{Dimension, Scope};
 use crate::money::Nanos;
 use crate::policy::Dialect;
@@ -52,6 +52,9 @@ pub struct Identity {
     pub instance: String,
     /// The caller's user agent, cut to [`USER_AGENT_CHARS_MAX`].
     pub user_agent: Option<String>,
+    /// The job that it is a run of, or whose end without a run it tells.
+    #[serde(default)]
+    pub job_id: Option<JobId>,
 }
 
 /// What is journalled before the first byte goes upstream, so that a killed gateway leaves a trace to settle.

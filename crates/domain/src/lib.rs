@@ -16,16 +16,20 @@
 //! | totals, completeness of a month | [`reports`] |
 //! | reading (a limit at one moment), explanation | [`readings`] |
 //! | question (a request that nobody sends), answer | [`questions`] |
+//! | job (a request whose caller comes back for the answer), its status | [`jobs`] |
 //! | refusal, its code and what follows from it | [`refusals`] |
 //! | priority, traffic (what happened at each) | [`priority`] |
+//! | alert (what operators should hear of), its kind and subject, watch, delivery (to the webhook) | [`alerts`] |
 //! | key text, public id, secret hash | [`key_text`] |
 //!
 //! Nothing here reads a clock, draws a random number or does input or output: time and randomness are arguments.
 
+pub mod alerts;
 pub mod error_chain;
 pub mod estimate;
 pub mod ids;
 pub mod instances;
+pub mod jobs;
 pub mod key_text;
 pub mod ledger;
 pub mod limits;

@@ -88,6 +88,9 @@ pub struct Key {
     pub allowed_models: Option<Vec<String>>,
     /// Whether requests may name an end user.
     pub may_name_users: bool,
+    /// Whether a request that could be admitted later is answered with a job rather than refused.
+    #[serde(default)]
+    pub degrades: bool,
     /// Refused from then on with `key_expired`.
     pub expires_at: Option<DateTime<Utc>>,
     /// Refused since then with `key_revoked`.

@@ -144,6 +144,35 @@ impl RefusalCode {
     pub fn is_retryable(self) -> bool {
         matches!(self.status(), 429 | 503)
     }
+
+    /// Whether the caller may be given a job instead, should it agree: whatever is in the way now goes by itself.
+    pub fn may_degrade(self) -> bool {
+        match self {
+            Self::RateLimitExceeded
+            | Self::ConcurrencyLimitExceeded
+            | Self::PriorityGated
+            | Self::BudgetHeld
+            | Self::QueueFull
+            | Self::QueueTimeout
+            | Self::UpstreamUnavailable
+            | Self::BudgetUnknown
+            | Self::LedgerFull => true,
+            // It had no room for the body, or does not know whose it is.
+            Self::Overloaded | Self::KeyUnverifiable => false,
+            Self::BudgetExhausted
+            | Self::RequestTooLarge
+            | Self::InvalidKey
+            | Self::KeyExpired
+            | Self::KeyRevoked
+            | Self::TenantSuspended
+            | Self::ModelNotAllowed
+            | Self::ModelNotFound
+            | Self::ModelUnpriced
+            | Self::InvalidRequest
+            | Self::BodyTooLarge
+            | Self::RouteNotFound => false,
+        }
+    }
 }
 
 impl fmt::Display for RefusalCode {

@@ -103,6 +103,7 @@ impl Flight {
             tags: std::collections::BTreeMap::new(),
             instance: gateway.instance.clone(),
             user_agent: user_agent.map(|text| text.chars().take(USER_AGENT_CHARS_MAX).collect()),
+            job_id: None,
         };
         let caller_retries = headers::caller_retries(headers);
         gateway.flights.started();

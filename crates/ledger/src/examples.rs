@@ -30,6 +30,7 @@ fn identity(number: u64) -> Identity {
         tags: [("project".to_owned(), "zażółć {\"\u{0}\n".to_owned())].into(),
         instance: "one".to_owned(),
         user_agent: None,
+        job_id: None,
     }
 }
 

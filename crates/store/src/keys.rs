@@ -38,6 +38,8 @@ pub struct KeyRow {
     pub allowed_models: Option<Vec<String>>,
     /// Whether requests may name an end user.
     pub may_name_users: bool,
+    /// Whether a request that could be admitted later is answered with a job rather than refused.
+    pub degrades: bool,
     /// Refused from then on.
     pub expires_at: Option<DateTime<Utc>>,
     /// Refused since then.
@@ -78,6 +80,8 @@ pub struct KeyValues {
     pub allowed_models: Option<Vec<String>>,
     /// Whether requests may name an end user.
     pub may_name_users: bool,
+    /// Whether a request that could be admitted later is answered with a job rather than refused.
+    pub degrades: bool,
     /// Refused from then on.
     pub expires_at: Option<DateTime<Utc>>,
 }
@@ -111,7 +115,8 @@ impl Store {
             Columns,
             "select keys.id, public_id, keys.tenant_id, tenants.name as tenant_name, owner_id,
                     people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority,
-                    allowed_models, may_name_users, expires_at, revoked_at, keys.created_at, created_by, keys.version
+                    allowed_models, may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by,
+                    keys.version
              from keys
              join tenants on tenants.id = keys.tenant_id
              left join people on people.id = keys.owner_id
@@ -179,8 +184,8 @@ pub async fn count_live(
 pub async fn insert(transaction: &mut Transaction, key: &NewKey) -> Result<(), StoreError> {
     sqlx::query!(
         "insert into keys (id, public_id, tenant_id, owner_id, name, priority, allowed_models, may_name_users,
-                           expires_at, created_at, created_by, policy_version)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)",
+                           degrades, expires_at, created_at, created_by, policy_version)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0)",
         key.id.0,
         key.public_id,
         key.tenant_id.0,
@@ -189,6 +194,7 @@ pub async fn insert(transaction: &mut Transaction, key: &NewKey) -> Result<(), S
         key.values.priority.as_str(),
         key.values.allowed_models.as_deref(),
         key.values.may_name_users,
+        key.values.degrades,
         key.values.expires_at,
         key.created_at,
         key.created_by,
@@ -210,13 +216,15 @@ pub async fn insert(transaction: &mut Transaction, key: &NewKey) -> Result<(), S
 pub async fn update(transaction: &mut Transaction, id: KeyId, values: &KeyValues) -> Result<(), StoreError> {
     sqlx::query!(
         "update keys
-         set name = $2, priority = $3, allowed_models = $4, may_name_users = $5, expires_at = $6, version = version + 1
+         set name = $2, priority = $3, allowed_models = $4, may_name_users = $5, degrades = $6, expires_at = $7,
+             version = version + 1
          where id = $1",
         id.0,
         values.name,
         values.priority.as_str(),
         values.allowed_models.as_deref(),
         values.may_name_users,
+        values.degrades,
         values.expires_at,
     )
     .execute(&mut **transaction)
@@ -266,7 +274,7 @@ async fn find(executor: impl PgExecutor<'_>, id: KeyId) -> Result<Option<KeyRow>
         Columns,
         "select keys.id, public_id, keys.tenant_id, tenants.name as tenant_name, owner_id,
                 people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority, allowed_models,
-                may_name_users, expires_at, revoked_at, keys.created_at, created_by, keys.version
+                may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by, keys.version
          from keys
          join tenants on tenants.id = keys.tenant_id
          left join people on people.id = keys.owner_id
@@ -291,6 +299,7 @@ struct Columns {
     priority: String,
     allowed_models: Option<Vec<String>>,
     may_name_users: bool,
+    degrades: bool,
     expires_at: Option<DateTime<Utc>>,
     revoked_at: Option<DateTime<Utc>>,
     created_at: DateTime<Utc>,
@@ -312,6 +321,7 @@ impl Columns {
             priority: parse(&self.priority, "keys.priority")?,
             allowed_models: self.allowed_models,
             may_name_users: self.may_name_users,
+            degrades: self.degrades,
             expires_at: self.expires_at,
             revoked_at: self.revoked_at,
             created_at: self.created_at,

@@ -261,14 +261,16 @@ async fn insert_settlements(transaction: &mut Transaction, entries: &str) -> Res
         with inserted as (
             insert into settlements (
                 id, admitted_at, settled_at, tenant_id, user_id, key_id, model, dialect, endpoint, priority, is_streamed,
-                tags, instance, user_agent, upstream_id, upstream_model, upstream_request_id, outcome, status, attempts,
+                tags, instance, user_agent, job_id, upstream_id, upstream_model, upstream_request_id, outcome, status,
+                attempts,
                 input_fresh_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens, output_tokens,
                 reasoning_tokens, usage_source, expected_input_tokens, expected_output_tokens, expected_cost_nanos,
                 ceiling_input_tokens, ceiling_output_tokens, ceiling_cost_nanos, cost_nanos, overrun_nanos, price_id,
                 is_unpriced, queue_ms, first_byte_ms, total_ms, rehearsed)
             select
                 id, admitted_at, settled_at, tenant_id, user_id, key_id, model, dialect, endpoint, priority, is_streamed,
-                tags, instance, user_agent, upstream_id, upstream_model, upstream_request_id, outcome, status, attempts,
+                tags, instance, user_agent, job_id, upstream_id, upstream_model, upstream_request_id, outcome, status,
+                attempts,
                 input_fresh_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens, output_tokens,
                 reasoning_tokens, usage_source, expected_input_tokens, expected_output_tokens, expected_cost_nanos,
                 ceiling_input_tokens, ceiling_output_tokens, ceiling_cost_nanos, cost_nanos, overrun_nanos, price_id,
@@ -385,12 +387,12 @@ async fn insert_rejections(transaction: &mut Transaction, entries: &str) -> Resu
         with inserted as (
             insert into rejections (
                 id, refused_at, tenant_id, user_id, key_id, model, dialect, endpoint, priority, is_streamed, tags,
-                instance, user_agent, code, status, scope, dimension, limit_id, limit_key, chain, message,
+                instance, user_agent, job_id, code, status, scope, dimension, limit_id, limit_key, chain, message,
                 retry_after_seconds, caller_retries, refusal_count, early_count, expected_input_tokens,
                 expected_output_tokens, expected_cost_nanos, queue_ms)
             select
                 id, refused_at, tenant_id, user_id, key_id, model, dialect, endpoint, priority, is_streamed, tags,
-                instance, user_agent, code, status, scope, dimension, limit_id, limit_key, chain, message,
+                instance, user_agent, job_id, code, status, scope, dimension, limit_id, limit_key, chain, message,
                 retry_after_seconds, caller_retries, refusal_count, early_count, expected_input_tokens,
                 expected_output_tokens, expected_cost_nanos, queue_ms
             from jsonb_populate_recordset(null::rejections, $1::text::jsonb)

@@ -124,7 +124,8 @@ async fn keys(snapshot: &mut Transaction, since: i64) -> Result<Vec<Key>, StoreE
         });
     }
     let rows = sqlx::query!(
-        "select id, public_id, tenant_id, owner_id, name, priority, allowed_models, may_name_users, expires_at, revoked_at
+        "select id, public_id, tenant_id, owner_id, name, priority, allowed_models, may_name_users, degrades,
+                expires_at, revoked_at
          from keys
          where policy_version > $1",
         since,
@@ -143,6 +144,7 @@ async fn keys(snapshot: &mut Transaction, since: i64) -> Result<Vec<Key>, StoreE
                 priority: parse(&row.priority, "keys.priority")?,
                 allowed_models: row.allowed_models,
                 may_name_users: row.may_name_users,
+                degrades: row.degrades,
                 expires_at: row.expires_at,
                 revoked_at: row.revoked_at,
             })

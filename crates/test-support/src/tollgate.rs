@@ -302,6 +302,7 @@ impl Tollgate {
             priority: Priority::Default,
             allowed_models: None,
             may_name_users: true,
+            degrades: false,
             expiry: Expiry::Never,
         };
         self.control()

@@ -385,6 +385,13 @@ async fn key_fields(
             values.may_name_users == "on",
         )
     });
+    let degrades = form.check(
+        Field::new("degrades", "Answers with a job instead of refusing").hint(
+            "When there is no room, the caller gets 202 and the answer later at /v1/jobs. Only for programs that expect it; \
+             others ask for it with the header Prefer: respond-async.",
+        ),
+        values.degrades == "on",
+    );
     let now = visit.now();
     let zone = visit.format.zone();
     let lifetimes = std::iter::once((String::new(), "Never".to_owned()))
@@ -411,6 +418,7 @@ async fn key_fields(
         {form.select(Field::new("model_access", "Models"), &values.model_access, access)}
         {allowed}
         {users}
+        {degrades}
         <div class="field-row">
             {form.select(Field::new("expiry", "Expires"), &values.expiry, lifetimes)}
             {form.text(
@@ -500,6 +508,15 @@ pub fn detail() -> AnyView {
             (
                 "May name end users",
                 if key.may_name_users { "yes" } else { "no" }.into_any(),
+            ),
+            (
+                "Answers with a job",
+                if key.degrades {
+                    "yes, instead of refusing"
+                } else {
+                    "only to requests that ask for it"
+                }
+                .into_any(),
             ),
             ("Expires", expiry(&key, &visit.format).into_any()),
             (
@@ -610,6 +627,7 @@ pub struct KeyForm {
     model_access: String,
     allowed_models: Vec<String>,
     may_name_users: String,
+    degrades: String,
     /// Empty for never, a number of months, or `at`.
     expiry: String,
     expires_at: String,
@@ -632,6 +650,7 @@ impl KeyForm {
             .to_owned(),
             allowed_models: key.allowed_models.clone().unwrap_or_default(),
             may_name_users: if key.may_name_users { "on" } else { "" }.to_owned(),
+            degrades: if key.degrades { "on" } else { "" }.to_owned(),
             expiry: if key.expires_at.is_some() { EXPIRY_AT } else { "" }.to_owned(),
             expires_at: key.expires_at.map(|at| format.field_time(at)).unwrap_or_default(),
         }
@@ -663,6 +682,7 @@ impl KeyForm {
             priority,
             allowed_models: (self.model_access == ACCESS_CHOSEN).then(|| self.allowed_models.clone()),
             may_name_users: self.may_name_users == "on",
+            degrades: self.degrades == "on",
             expiry,
         })
     }

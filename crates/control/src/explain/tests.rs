@@ -34,6 +34,7 @@ fn key() -> KeyRow {
         priority: Priority::Default,
         allowed_models: None,
         may_name_users: false,
+        degrades: false,
         expires_at: None,
         revoked_at: None,
         created_at: DateTime::UNIX_EPOCH,

@@ -29,6 +29,7 @@ fn identity() -> Identity {
         tags: std::collections::BTreeMap::new(),
         instance: "i".into(),
         user_agent: None,
+        job_id: None,
     }
 }
 

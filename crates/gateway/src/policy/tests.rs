@@ -110,6 +110,7 @@ fn key(secret: u8) -> Key {
         priority: Priority::High,
         allowed_models: None,
         may_name_users: true,
+        degrades: false,
         expires_at: None,
         revoked_at: None,
         secrets: vec![KeySecret {

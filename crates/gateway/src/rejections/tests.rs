@@ -71,6 +71,7 @@ pub(crate) fn rejection(key: u128, code: RefusalCode, refused_at: DateTime<Utc>)
             tags: Default::default(),
             instance: "i".into(),
             user_agent: None,
+            job_id: None,
         },
         refused_at,
         code,

@@ -103,6 +103,7 @@ fn identity(dice: &mut Dice, key: &DemoKey, model: &str, at: DateTime<Utc>) -> I
         tags: BTreeMap::new(),
         instance: INSTANCE.into(),
         user_agent: Some("OpenAI/Python".into()),
+        job_id: None,
     }
 }
 

@@ -388,6 +388,7 @@ async fn create_tenant(
             priority,
             allowed_models: None,
             may_name_users: owner == KeyOwner::Service,
+            degrades: false,
             expiry: Expiry::Never,
         };
         let issued = control
