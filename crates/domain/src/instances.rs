@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use crate::alerts::AlertKind;
 use crate::ids::UpstreamId;
 use crate::limits::{Dimension, Scope};
 use crate::refusals::RefusalCode;
@@ -22,8 +23,8 @@ pub struct InstanceStatus {
     pub started_at: Option<DateTime<Utc>>,
     /// Where counters live: `memory` or `redis`; `degraded` while Redis does not answer.
     pub counters: String,
-    /// What is degraded, in words; empty when all is well.
-    pub degraded: Vec<String>,
+    /// What is degraded; empty when all is well.
+    pub degraded: Vec<Degraded>,
     /// The policy version in force.
     pub policy_version: i64,
     /// Milliseconds since the policy was last known to be current.
@@ -48,6 +49,15 @@ pub struct InstanceStatus {
     pub breakers: Vec<BreakerStatus>,
     /// Jobs that run here.
     pub jobs_running: u64,
+}
+
+/// Something that is worse than it should be. It becomes an alert of this kind when it lasts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Degraded {
+    /// What.
+    pub kind: AlertKind,
+    /// What it means, in words.
+    pub text: String,
 }
 
 /// The queue of one gateway.
