@@ -1,24 +1,29 @@
-//! The account's limits: requests and tokens a minute, counted in windows that begin with the first request in them.
+//! The account's limits: requests and tokens a minute, counted in one of the ways in which providers count.
+
+mod counter;
+mod headers;
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 
-const WINDOW: Duration = Duration::from_secs(60);
+use counter::Counter;
 
+pub use counter::Counting;
+pub(crate) use counter::MINUTE;
+
+/// Both limits of the account.
 #[derive(Debug)]
 pub(crate) struct Account {
-    requests: Window,
-    tokens: Window,
+    requests: Limit,
+    tokens: Limit,
 }
 
 #[derive(Debug)]
-struct Window {
+struct Limit {
     name: &'static str,
-    limit: Option<u64>,
-    used: u64,
-    ends_at: Instant,
+    /// None where the account has no such limit.
+    counter: Option<Counter>,
 }
 
 /// The account's limit is reached.
@@ -29,10 +34,15 @@ pub(crate) struct LimitReached {
 }
 
 impl Account {
-    pub(crate) fn new(requests_per_minute: Option<u64>, tokens_per_minute: Option<u64>) -> Self {
+    pub(crate) fn new(counting: Counting, requests_per_minute: Option<u64>, tokens_per_minute: Option<u64>) -> Self {
+        let now = Instant::now();
+        let limit = |name, value: Option<u64>| Limit {
+            name,
+            counter: value.map(|value| Counter::new(counting, value, now)),
+        };
         Self {
-            requests: Window::new("requests", requests_per_minute),
-            tokens: Window::new("tokens", tokens_per_minute),
+            requests: limit("requests", requests_per_minute),
+            tokens: limit("tokens", tokens_per_minute),
         }
     }
 
@@ -41,55 +51,30 @@ impl Account {
         let now = Instant::now();
         self.requests.check(now, 1)?;
         self.tokens.check(now, tokens)?;
-        self.requests.used += 1;
-        self.tokens.used += tokens;
+        self.requests.take(now, 1);
+        self.tokens.take(now, tokens);
         Ok(())
-    }
-
-    /// OpenAI's headers about both limits.
-    pub(crate) fn headers(&self) -> HeaderMap {
-        let now = Instant::now();
-        let mut headers = HeaderMap::new();
-        for window in [&self.requests, &self.tokens] {
-            let Some(limit) = window.limit else { continue };
-            let reset = window.ends_at.saturating_duration_since(now);
-            let values = [
-                ("limit", limit.to_string()),
-                ("remaining", limit.saturating_sub(window.used).to_string()),
-                ("reset", format!("{}ms", reset.as_millis())),
-            ];
-            for (what, value) in values {
-                let name = HeaderName::try_from(format!("x-ratelimit-{what}-{}", window.name));
-                if let (Ok(name), Ok(value)) = (name, HeaderValue::try_from(value)) {
-                    headers.insert(name, value);
-                }
-            }
-        }
-        headers
     }
 }
 
-impl Window {
-    fn new(name: &'static str, limit: Option<u64>) -> Self {
-        Self {
-            name,
-            limit,
-            used: 0,
-            ends_at: Instant::now(),
+impl Limit {
+    fn check(&mut self, now: Instant, amount: u64) -> Result<(), LimitReached> {
+        let wait = self
+            .counter
+            .as_mut()
+            .map_or(Duration::ZERO, |counter| counter.wait(now, amount));
+        if wait.is_zero() {
+            return Ok(());
         }
+        Err(LimitReached {
+            name: self.name,
+            retry_after_seconds: wait.as_micros().div_ceil(1_000_000) as u64,
+        })
     }
 
-    fn check(&mut self, now: Instant, amount: u64) -> Result<(), LimitReached> {
-        if now >= self.ends_at {
-            self.used = 0;
-            self.ends_at = now + WINDOW;
-        }
-        match self.limit {
-            Some(limit) if self.used.saturating_add(amount) > limit => Err(LimitReached {
-                name: self.name,
-                retry_after_seconds: (self.ends_at - now).as_millis().div_ceil(1_000).max(1) as u64,
-            }),
-            _ => Ok(()),
+    fn take(&mut self, now: Instant, amount: u64) {
+        if let Some(counter) = &mut self.counter {
+            counter.take(now, amount);
         }
     }
 }

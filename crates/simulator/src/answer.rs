@@ -9,6 +9,7 @@ use protocol::openai_chat::ChatRequest;
 use serde_json::{Value, json};
 
 use crate::behaviour::Behaviour;
+use crate::random::{Random, prompt_seed};
 
 /// Fewest words of an answer whose length nobody ordered.
 const WORDS_MIN: u64 = 20;
@@ -92,14 +93,14 @@ pub(crate) struct Choice {
 
 impl Answer {
     pub(crate) fn to(request: &ChatRequest, behaviour: &Behaviour, is_prompt_seen: bool) -> Self {
-        let seed = seed(request);
+        let seed = prompt_seed(request);
         let cap = request
             .output_cap_tokens()
             .unwrap_or(u64::MAX)
             .min(WORDS_GENERATED_MAX / u64::from(request.choices()));
         let choices: Vec<Choice> = (0..u64::from(request.choices()))
             .map(|index| {
-                let mut random = Random(seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                let mut random = Random::of(seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 Choice::generate(request.model(), behaviour, cap, &mut random)
             })
             .collect();
@@ -137,7 +138,11 @@ impl Choice {
             .unwrap_or(if reasons { wanted / 2 } else { 0 })
             .min(wanted);
         let given = wanted.min(cap);
-        let mut words = |count: u64| (0..count).map(|_| random.word()).collect::<Vec<_>>();
+        let mut words = |count: u64| {
+            (0..count)
+                .map(|_| WORDS[random.below(WORDS.len() as u64) as usize])
+                .collect::<Vec<_>>()
+        };
         Self {
             reasoning: words(thought.min(given)),
             words: words(given.saturating_sub(thought)),
@@ -213,41 +218,5 @@ impl SeenPrompts {
             self.hashes.remove(&oldest);
         }
         false
-    }
-}
-
-/// From the model and the prompt: how an answer is delivered does not change it. FNV-1a: the same on every machine and in
-/// every version.
-fn seed(request: &ChatRequest) -> u64 {
-    let model = fnv(0xcbf2_9ce4_8422_2325, request.model().as_bytes());
-    request
-        .parts()
-        .fold(model, |hash, part| fnv(hash, part.text.as_bytes()))
-}
-
-fn fnv(hash: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(hash, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn between(&mut self, least: u64, most: u64) -> u64 {
-        least + self.next() % (most - least + 1)
-    }
-
-    fn word(&mut self) -> &'static str {
-        WORDS[(self.next() % WORDS.len() as u64) as usize]
     }
 }

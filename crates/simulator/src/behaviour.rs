@@ -5,7 +5,10 @@
 //! |---|---|
 //! | `status=429` | answers with this status and an error body |
 //! | `retry-after=7` | with this `Retry-After` (on errors) |
+//! | `fail-share=0.2` | what is ordered to fail does so only for this share of requests, the same ones after each start; the others are answered as if nothing of it were ordered |
 //! | `first-byte-ms=250` | waits before the first byte |
+//! | `latency-ms=1100` | waits so long besides, where nothing else is ordered for its spread |
+//! | `latency-p99-ms=3000` | spreads that wait as models do (log-normal): half of the prompts wait longer than `latency-ms`, one in a hundred longer than this; the same prompt always as long |
 //! | `chunk-ms=20` | waits before each chunk of a stream |
 //! | `tokens=40` | generates so many words, if the request's cap allows |
 //! | `reasoning=12` | the first so many of them are reasoning |
@@ -29,6 +32,9 @@
 //! | `quote-credential` | names the credential it was given and an account in its errors |
 //! | `reject-stream-options` | answers 400 to a request with `stream_options` |
 //! | `malformed` | answers with what is no JSON |
+//! | `anthropic-headers` | tells of the account's limits in Anthropic's headers instead of OpenAI's |
+//!
+//! What fails: `status`, `reset`, `silence`, `malformed`, and the ends within a stream.
 
 /// What the provider does with one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,8 +43,14 @@ pub struct Behaviour {
     pub status: Option<u16>,
     /// `Retry-After` on errors, as written.
     pub retry_after: Option<String>,
+    /// The share of requests that ordered failures befall, per mille; all when absent.
+    pub fail_permille: Option<u16>,
     /// Wait before the first byte.
     pub first_byte_ms: u64,
+    /// Wait besides: that of the middle prompt, where there is a spread.
+    pub latency_ms: u64,
+    /// The wait of one prompt in a hundred; that of all when absent.
+    pub latency_p99_ms: Option<u64>,
     /// Wait before each chunk of a stream.
     pub chunk_ms: u64,
     /// How many words to generate, reasoning included; follows from the request when absent.
@@ -85,6 +97,8 @@ pub struct Behaviour {
     pub rejects_stream_options: bool,
     /// Answers with what is no JSON.
     pub is_malformed: bool,
+    /// Tells of the account's limits in Anthropic's headers.
+    pub has_anthropic_headers: bool,
 }
 
 /// An order that nobody knows; tests should fail of it rather than pass without their failure.
@@ -120,6 +134,21 @@ impl Behaviour {
         Ok(())
     }
 
+    /// The same without the failures that are ordered.
+    pub(crate) fn without_failures(self) -> Self {
+        Self {
+            status: None,
+            resets: false,
+            reset_after_chunks: None,
+            error_after_chunks: None,
+            close_after_chunks: None,
+            is_silent: false,
+            silence_after_chunks: None,
+            is_malformed: false,
+            ..self
+        }
+    }
+
     fn apply_one(&mut self, order: &str) -> Option<()> {
         let (name, value) = order.split_once('=').unwrap_or((order, ""));
         if value.is_empty() {
@@ -134,6 +163,7 @@ impl Behaviour {
                 "quote-credential" => &mut self.quotes_credential,
                 "reject-stream-options" => &mut self.rejects_stream_options,
                 "malformed" => &mut self.is_malformed,
+                "anthropic-headers" => &mut self.has_anthropic_headers,
                 _ => return None,
             };
             *switch = true;
@@ -149,6 +179,11 @@ impl Behaviour {
             *place = Some(text);
             return Some(());
         }
+        if name == "fail-share" {
+            let share: f64 = value.parse().ok().filter(|share| (0.0..=1.0).contains(share))?;
+            self.fail_permille = Some((1_000.0 * share).round() as u16);
+            return Some(());
+        }
         let number: u64 = value.parse().ok()?;
         match name {
             "status" => {
@@ -159,6 +194,8 @@ impl Behaviour {
                 )
             }
             "first-byte-ms" => self.first_byte_ms = number,
+            "latency-ms" => self.latency_ms = number,
+            "latency-p99-ms" => self.latency_p99_ms = Some(number),
             "chunk-ms" => self.chunk_ms = number,
             "tokens" => self.output_tokens = Some(number),
             "reasoning" => self.reasoning_tokens = Some(number),

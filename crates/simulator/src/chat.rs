@@ -10,15 +10,20 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use chrono::Utc;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use protocol::openai_chat::ChatRequest;
 use serde_json::{Value, json};
 
 use crate::Shared;
+use crate::account::LimitReached;
 use crate::answer::{Answer, Choice, usage_json};
 use crate::behaviour::Behaviour;
 use crate::connection::ResetSwitch;
+use crate::latency::latency_ms;
+use crate::random::prompt_seed;
+use crate::traffic::Arrival;
 
 /// The longest wait that can be ordered, in milliseconds.
 const PAUSE_MS_MAX: u64 = 600_000;
@@ -143,46 +148,110 @@ async fn answer(
     order(&mut behaviour, headers, suffix, &request)
         .map_err(|error| refuse(StatusCode::BAD_REQUEST, &error.to_string(), "unknown_order"))?;
 
+    if let Some(permille) = behaviour.fail_permille
+        && shared.failures.lock().below(1_000) >= u64::from(permille)
+    {
+        behaviour = behaviour.without_failures();
+    }
+
+    let outcome = decide(shared, &behaviour, body, &request);
     if behaviour.holds || shared.gate.is_closed() {
         flight.park().await;
     }
-    pause(behaviour.first_byte_ms).await;
-    if behaviour.is_silent {
-        std::future::pending::<Infallible>().await;
+    // A provider without room says so at once.
+    if !matches!(outcome, Outcome::Limited(_)) {
+        pause(
+            behaviour
+                .first_byte_ms
+                .saturating_add(latency_ms(&behaviour, prompt_seed(&request))),
+        )
+        .await;
     }
-    if behaviour.resets {
-        switch.reset();
-        return Err(ordered_failure(500, &behaviour, shared));
-    }
-    if let Some(status) = behaviour.status {
-        return Err(ordered_failure(status, &behaviour, shared));
-    }
-    if behaviour.rejects_stream_options && has_stream_options(body) {
-        return Err(refuse(
+    match outcome {
+        Outcome::Answer(answer) => Ok((*answer, behaviour, request)),
+        Outcome::Limited(reached) => Err(limited(shared, &behaviour, &reached)),
+        Outcome::Silence => std::future::pending().await,
+        Outcome::Reset => {
+            switch.reset();
+            Err(ordered_failure(500, &behaviour, shared))
+        }
+        Outcome::Failure(status) => Err(ordered_failure(status, &behaviour, shared)),
+        Outcome::UnknownOption => Err(refuse(
             StatusCode::BAD_REQUEST,
             "Unrecognized request argument supplied: stream_options",
             "unknown_parameter",
-        ));
+        )),
     }
+}
 
-    let is_seen = shared.prompts.lock().see(&request) && shared.config.caches_prompts;
-    let answer = Answer::to(&request, &behaviour, is_seen);
-    let taken = shared.account.lock().take(answer.usage.total_tokens());
-    taken.map_err(|reached| {
-        let message = format!("Rate limit reached for {} per minute on this account.", reached.name);
-        let mut response = failure(
-            StatusCode::TOO_MANY_REQUESTS,
-            &message,
-            reached.name,
-            "rate_limit_exceeded",
-        );
-        response.headers_mut().extend(shared.account.lock().headers());
-        if let Ok(value) = HeaderValue::try_from(reached.retry_after_seconds.to_string()) {
-            response.headers_mut().insert(header::RETRY_AFTER, value);
+/// What becomes of a request.
+enum Outcome {
+    Answer(Box<Answer>),
+    Limited(LimitReached),
+    Silence,
+    Reset,
+    Failure(u16),
+    UnknownOption,
+}
+
+/// Decides on arrival; what is answered takes its part of the account.
+fn decide(shared: &Shared, behaviour: &Behaviour, body: &[u8], request: &ChatRequest) -> Outcome {
+    if behaviour.is_silent {
+        return Outcome::Silence;
+    }
+    if behaviour.resets {
+        return Outcome::Reset;
+    }
+    if let Some(status) = behaviour.status {
+        return Outcome::Failure(status);
+    }
+    if behaviour.rejects_stream_options && has_stream_options(body) {
+        return Outcome::UnknownOption;
+    }
+    let is_seen = shared.prompts.lock().see(request) && shared.config.caches_prompts;
+    let answer = Answer::to(request, behaviour, is_seen);
+    let tokens = answer.usage.total_tokens();
+    // Before the account is asked, so that arrivals are kept in the order in which it met them.
+    let mut traffic = shared.traffic.lock();
+    let taken = shared.account.lock().take(tokens);
+    let arrival = Arrival {
+        at_ms: shared.started.elapsed().as_millis() as u64,
+        user: request.user().map(Into::into),
+        tokens,
+        is_admitted: taken.is_ok(),
+    };
+    traffic.note(arrival, shared.config.arrivals_kept);
+    drop(traffic);
+    match taken {
+        Ok(()) => Outcome::Answer(Box::new(answer)),
+        Err(reached) => {
+            shared.counters.change(|stats| stats.requests_limited += 1);
+            Outcome::Limited(reached)
         }
-        Box::new(response)
-    })?;
-    Ok((answer, behaviour, request))
+    }
+}
+
+fn limited(shared: &Shared, behaviour: &Behaviour, reached: &LimitReached) -> Box<Response> {
+    let message = format!("Rate limit reached for {} per minute on this account.", reached.name);
+    let mut response = failure(
+        StatusCode::TOO_MANY_REQUESTS,
+        &message,
+        reached.name,
+        "rate_limit_exceeded",
+    );
+    response.headers_mut().extend(account_headers(shared, behaviour));
+    if let Ok(value) = HeaderValue::try_from(reached.retry_after_seconds.to_string()) {
+        response.headers_mut().insert(header::RETRY_AFTER, value);
+    }
+    Box::new(response)
+}
+
+fn account_headers(shared: &Shared, behaviour: &Behaviour) -> HeaderMap {
+    let mut account = shared.account.lock();
+    match behaviour.has_anthropic_headers {
+        true => account.anthropic_headers(Utc::now()),
+        false => account.openai_headers(),
+    }
 }
 
 fn order(
@@ -270,7 +339,7 @@ fn with_headers(
     if let Ok(id) = HeaderValue::try_from(answer.id.replace("chatcmpl-", "req_")) {
         headers.insert(protocol::headers::X_REQUEST_ID, id);
     }
-    headers.extend(shared.account.lock().headers());
+    headers.extend(account_headers(shared, behaviour));
     response
 }
 

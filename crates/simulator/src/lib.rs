@@ -11,6 +11,12 @@
 //! Input: 3, and 4 for each message, and one for every five bytes of text, rounded up; an image is 85, any other medium
 //! 250. Output: one for each word that is generated, reasoning included. A request whose input was seen before reads
 //! it from the cache, but for what does not fill 16 tokens, if [`SimulatorConfig::caches_prompts`] is set.
+//!
+//! # The account
+//!
+//! Requests and tokens a minute, counted as [`Counting`] says. A request is counted when it arrives, with the tokens that
+//! its answer will have, and refused at once where there is no room: 429 with `Retry-After`. Every answer tells what is
+//! left. What is ordered to fail is not counted. [`Simulator::traffic`] shows what came, for benchmarks.
 
 mod account;
 mod answer;
@@ -18,7 +24,10 @@ pub mod behaviour;
 mod chat;
 mod connection;
 mod gate;
+mod latency;
+mod random;
 mod stats;
+mod traffic;
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,14 +41,18 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use account::Counting;
 pub use behaviour::{Behaviour, UnknownOrder};
 pub use stats::Stats;
+pub use traffic::{Arrival, Traffic};
 
 use account::Account;
 use gate::Gate;
+use random::Random;
 use stats::Counters;
 
 /// The longest body that is read, in bytes.
@@ -62,8 +75,14 @@ pub struct SimulatorConfig {
     pub requests_per_minute: Option<u64>,
     /// Input and output tokens a minute of the account; unlimited when absent.
     pub tokens_per_minute: Option<u64>,
+    /// How the account's minute is counted.
+    pub counting: Counting,
+    /// How many arrivals are kept for [`Simulator::traffic`].
+    pub arrivals_kept: usize,
     /// Whether a repeated prompt is read from the cache.
     pub caches_prompts: bool,
+    /// Decides which requests fail where a share of them shall.
+    pub seed: u64,
 }
 
 impl Default for SimulatorConfig {
@@ -75,7 +94,10 @@ impl Default for SimulatorConfig {
             behaviour: Behaviour::default(),
             requests_per_minute: None,
             tokens_per_minute: None,
+            counting: Counting::default(),
+            arrivals_kept: 0,
             caches_prompts: false,
+            seed: 0,
         }
     }
 }
@@ -85,6 +107,9 @@ struct Shared {
     counters: Counters,
     gate: Gate,
     account: Mutex<Account>,
+    traffic: Mutex<Traffic>,
+    failures: Mutex<Random>,
+    started: Instant,
     script: Mutex<VecDeque<Behaviour>>,
     prompts: Mutex<answer::SeenPrompts>,
 }
@@ -106,7 +131,14 @@ impl Simulator {
         let listener = TcpListener::bind(config.listen).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
-            account: Mutex::new(Account::new(config.requests_per_minute, config.tokens_per_minute)),
+            account: Mutex::new(Account::new(
+                config.counting,
+                config.requests_per_minute,
+                config.tokens_per_minute,
+            )),
+            traffic: Mutex::default(),
+            failures: Mutex::new(Random::of(config.seed)),
+            started: Instant::now(),
             config,
             counters: Counters::default(),
             gate: Gate::default(),
@@ -143,6 +175,11 @@ impl Simulator {
     /// What it has seen and sent so far.
     pub fn stats(&self) -> Stats {
         self.shared.counters.read()
+    }
+
+    /// The last requests as they met the account's limits, [`SimulatorConfig::arrivals_kept`] at most.
+    pub fn traffic(&self) -> Traffic {
+        self.shared.traffic.lock().clone()
     }
 
     /// Waits until the counters are as wanted; for ever, if they never are.

@@ -18,6 +18,8 @@ pub struct Stats {
     pub requests_parked: u64,
     /// Those answered with an error status.
     pub requests_failed: u64,
+    /// Those of them that the account had no room for.
+    pub requests_limited: u64,
     /// Input of all requests that were answered with at least one byte of an answer.
     pub prompt_tokens_sent: u64,
     /// The part of it that was read from the cache.

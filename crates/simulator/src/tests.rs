@@ -12,7 +12,7 @@ use protocol::openai_chat::{ChatResponse, StreamUsage};
 use protocol::sse::SseFramer;
 use serde_json::{Value, json};
 
-use super::{Simulator, SimulatorConfig};
+use super::{Behaviour, Counting, Simulator, SimulatorConfig};
 
 type Caller = Client<HttpConnector, Full<Bytes>>;
 
@@ -333,6 +333,80 @@ async fn the_account_refuses_beyond_its_minute() -> Result<()> {
     assert_eq!(second.status(), 429);
     assert!(second.headers().contains_key("retry-after"));
     simulator.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_account_counts_what_is_answered_when_it_arrives() -> Result<()> {
+    let config = SimulatorConfig {
+        requests_per_minute: Some(2),
+        counting: Counting::SlidingWindow,
+        arrivals_kept: 10,
+        ..SimulatorConfig::default()
+    };
+    let simulator = Simulator::start(config).await?;
+    let caller = caller();
+    let mut body = request("[[sim: tokens=5]]");
+    body["user"] = "ada".into();
+    assert_eq!(send(&caller, &simulator, &body).await?.status(), 200);
+    // What is ordered to fail takes nothing.
+    assert_eq!(
+        send(&caller, &simulator, &request("[[sim: status=500]]"))
+            .await?
+            .status(),
+        500
+    );
+    let held = request("[[sim: hold]]");
+    let refused = async {
+        simulator.wait_parked(1).await;
+        // The one that still waits has taken the last place.
+        let response = send(&caller, &simulator, &request("[[sim: anthropic-headers]]")).await?;
+        simulator.release_all();
+        anyhow::Ok(response)
+    };
+    let (held, refused) = tokio::try_join!(send(&caller, &simulator, &held), refused)?;
+    assert_eq!((held.status().as_u16(), refused.status().as_u16()), (200, 429));
+    assert_eq!(refused.headers()["retry-after"], "60");
+    assert_eq!(refused.headers()["anthropic-ratelimit-requests-remaining"], "0");
+    assert!(!refused.headers().contains_key("x-ratelimit-remaining-requests"));
+    assert_eq!(simulator.stats().requests_limited, 1);
+    let traffic = simulator.traffic();
+    let seen: Vec<_> = traffic
+        .arrivals()
+        .map(|arrival| (arrival.user.as_deref(), arrival.is_admitted))
+        .collect();
+    assert_eq!(seen, [(Some("ada"), true), (None, true), (None, false)]);
+    assert_eq!(
+        traffic.arrivals().next().map(|arrival| arrival.tokens),
+        Some(3 + 4 + 4 + 5)
+    );
+    simulator.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_share_of_the_requests_fails_and_the_same_ones_each_time() -> Result<()> {
+    let mut seen = Vec::new();
+    for seed in [1, 1, 2] {
+        let mut behaviour = Behaviour::default();
+        behaviour.apply("fail-share=0.3 status=503")?;
+        let config = SimulatorConfig {
+            behaviour,
+            seed,
+            ..SimulatorConfig::default()
+        };
+        let simulator = Simulator::start(config).await?;
+        let caller = caller();
+        let mut failed = Vec::new();
+        for _ in 0..200 {
+            failed.push(send(&caller, &simulator, &request("hello")).await?.status() == 503);
+        }
+        simulator.stop().await;
+        let count = failed.iter().filter(|failed| **failed).count();
+        assert!((40..=80).contains(&count), "{count}");
+        seen.push(failed);
+    }
+    assert!(seen[0] == seen[1] && seen[0] != seen[2]);
     Ok(())
 }
 

@@ -30,7 +30,23 @@ fn orders_are_found_in_a_text() {
 
 #[test]
 fn an_unknown_order_is_refused() {
-    for order in ["statos=500", "status=200", "tokens=many", "hold=yes", "tokens"] {
+    for order in [
+        "statos=500",
+        "status=200",
+        "tokens=many",
+        "hold=yes",
+        "tokens",
+        "fail-share=20",
+        "fail-share=NaN",
+    ] {
         assert_eq!(Behaviour::default().apply(order), Err(UnknownOrder(order.into())));
     }
+}
+
+#[test]
+fn a_share_is_a_number_up_to_one() {
+    let mut behaviour = Behaviour::default();
+    assert_eq!(behaviour.apply("fail-share=0.125 status=503"), Ok(()));
+    assert_eq!((behaviour.fail_permille, behaviour.status), (Some(125), Some(503)));
+    assert_eq!(behaviour.without_failures().status, None);
 }
