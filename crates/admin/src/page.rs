@@ -78,7 +78,7 @@ async fn trouble(visit: &Visit) -> Vec<Trouble> {
             let name = instance.instance;
             instance.status.degraded.into_iter().map(move |degraded| Trouble {
                 instance: name.clone(),
-                degraded,
+                degraded: degraded.text,
             })
         })
         .take(TROUBLES_MAX)

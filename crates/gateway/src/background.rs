@@ -229,6 +229,7 @@ async fn report(gateway: Arc<Gateway>) {
         gateway.count_closed_budgets().await;
         let status = gateway.status();
         gateway.report_metrics(&status);
+        gateway.watch_status(&status);
         let seen_at = gateway.clock.now().wall;
         // Postgres away is noticed and logged by whoever reads the policy.
         let _ = gateway.store.report_instance(&gateway.instance, seen_at, &status).await;

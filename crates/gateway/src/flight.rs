@@ -12,6 +12,7 @@ use domain::ledger::{
     Attempt, HoldRecord, Identity, JournalRecord, Outcome, Rejection, Settlement, USER_AGENT_CHARS_MAX,
 };
 use domain::money::Nanos;
+use domain::refusals::RefusalCode;
 use domain::usage::{TokenUsage, UsageSource};
 use http::HeaderMap;
 use limits::{Hold, Now, Tightest};
@@ -255,6 +256,11 @@ impl Flight {
             queue_ms: between_ms(self.arrived, now),
         };
         metrics::refused(&rejection);
+        if rejection.code == RefusalCode::ModelUnpriced
+            && let Some(model) = &rejection.identity.model
+        {
+            self.gateway.alerts.unpriced(model, true);
+        }
         self.gateway.rejections.book(&self.gateway.journal, rejection);
     }
 
@@ -319,6 +325,11 @@ impl Flight {
         let seq = crate::rejections::append_or_log(&self.gateway.journal, &record);
         if let JournalRecord::Settlement(settlement) = &record {
             metrics::settled(settlement);
+            if settlement.is_unpriced
+                && let Some(model) = &settlement.identity.model
+            {
+                self.gateway.alerts.unpriced(model, false);
+            }
             self.gateway
                 .estimates
                 .learn(settlement, self.learning.0, self.learning.1);

@@ -5,6 +5,7 @@
 //! waits for Postgres: [`policy`] and [`budgets`] are kept current beside it, by the tasks of [`background`].
 
 mod abandoned;
+pub mod alerts;
 mod asked;
 pub mod authenticate;
 pub mod background;
@@ -51,6 +52,7 @@ use tokio_util::task::TaskTracker;
 pub use kept_policy::KEPT_POLICY_FILE;
 pub use routes::router;
 
+use alerts::Alerts;
 use authenticate::{Caller, Unauthenticated, authenticate};
 use budgets::Budgets;
 use clock::Clock;
@@ -118,6 +120,7 @@ pub struct Gateway {
     pub(crate) end_users: EndUsers,
     pub(crate) quirks: Quirks,
     pub(crate) rejections: Rejections,
+    pub(crate) alerts: Alerts,
     pub(crate) tasks: TaskTracker,
     /// Cancelled when the grace of a stop is over: answers still under way end at once, as the gateway's own error.
     pub(crate) ending: CancellationToken,
@@ -172,6 +175,7 @@ impl Gateway {
             parts.instance.clone(),
             parts.recovered_seq,
         );
+        let alerts = Alerts::new(Arc::clone(&parts.clock));
         Arc::new(Self {
             started_at: parts.clock.now().wall,
             instance: parts.instance,
@@ -188,6 +192,7 @@ impl Gateway {
             end_users: EndUsers::default(),
             quirks: Quirks::default(),
             rejections: Rejections::default(),
+            alerts,
             tasks: TaskTracker::new(),
             ending: CancellationToken::new(),
             flights: Flights::default(),

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use domain::instances::InstanceStatus;
+use domain::alerts::AlertKind;
+use domain::instances::{Degraded, InstanceStatus};
 
 use limits::Mode;
 
@@ -22,41 +23,57 @@ impl Gateway {
             .oldest_unshipped_age
             .map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
         let mut degraded = Vec::new();
+        let mut say = |kind, text: String| degraded.push(Degraded { kind, text });
         match policy_age_ms {
-            None => degraded
-                .push("policy: never read from Postgres; serving from the kept copy, if there is one".to_owned()),
-            Some(age_ms) if age_ms > POLICY_STALE_MS => degraded.push(format!(
-                "policy: Postgres has not answered for {} s; keys issued since then are not known",
-                age_ms / 1_000
-            )),
+            None => say(
+                AlertKind::Policy,
+                "policy: never read from Postgres; serving from the kept copy, if there is one".to_owned(),
+            ),
+            Some(age_ms) if age_ms > POLICY_STALE_MS => say(
+                AlertKind::Policy,
+                format!(
+                    "policy: Postgres has not answered for {} s; keys issued since then are not known",
+                    age_ms / 1_000
+                ),
+            ),
             Some(_) => {}
         }
         if journal_lag_ms > JOURNAL_LAGGING_MS {
-            degraded.push(format!("journal: {} records wait for Postgres", journal.depth));
+            let text = format!("journal: {} records wait for Postgres", journal.depth);
+            say(AlertKind::JournalLag, text);
         }
         // Whoever may ask for readiness need not see what lies beneath; the log has it.
         if journal.last_error.is_some() {
-            degraded.push("journal: the disk or Postgres does not take it; the log says why".to_owned());
+            let text = "journal: the disk or Postgres does not take it; the log says why";
+            say(AlertKind::JournalError, text.to_owned());
         }
         if journal.is_full {
-            degraded.push("journal: full; new requests are refused until Postgres has caught up".to_owned());
+            let text = "journal: full; new requests are refused until Postgres has caught up";
+            say(AlertKind::JournalFull, text.to_owned());
         }
         match self.limits.mode(self.clock.now()) {
             Mode::Normal => {}
-            Mode::Degraded { share_percent } => degraded.push(format!(
-                "counters: Redis does not answer; this gateway admits {share_percent} % of every rate by its own, and of \
-                 budgets what was set aside for it"
-            )),
-            Mode::Returning { share_percent } => degraded.push(format!(
-                "counters: Redis answers again; this gateway admits {share_percent} % of every rate, rising to all of it"
-            )),
+            Mode::Degraded { share_percent } => say(
+                AlertKind::Counters,
+                format!(
+                    "counters: Redis does not answer; this gateway admits {share_percent} % of every rate by its own, and                      of budgets what was set aside for it"
+                ),
+            ),
+            Mode::Returning { share_percent } => say(
+                AlertKind::Counters,
+                format!(
+                    "counters: Redis answers again; this gateway admits {share_percent} % of every rate, rising to all of it"
+                ),
+            ),
         }
         let closed_budgets = self.closed_budgets.load(Ordering::Relaxed);
         if closed_budgets > 0 {
-            degraded.push(format!(
-                "budgets: {closed_budgets} are closed until what they have spent is read; requests that count in them are \
-                 refused"
-            ));
+            say(
+                AlertKind::Budgets,
+                format!(
+                    "budgets: {closed_budgets} are closed until what they have spent is read; requests that count in them                      are refused"
+                ),
+            );
         }
         InstanceStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -73,6 +90,14 @@ impl Gateway {
             complete_until: Some(journal.complete_until),
             ..InstanceStatus::default()
         }
+    }
+
+    /// Makes alerts of what the status says is not as it should be.
+    pub(crate) fn watch_status(&self, status: &InstanceStatus) {
+        let policy = self.keeper.current();
+        self.alerts.observe(&status.degraded, &status.breakers, |id| {
+            Some(policy.as_ref()?.find_upstream(id)?.upstream.name.clone())
+        });
     }
 
     /// Sets the gauges from a status.

@@ -70,7 +70,7 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     let status = gateway.status();
     let readiness = Readiness {
         ready: gateway.is_ready(),
-        degraded: status.degraded,
+        degraded: status.degraded.into_iter().map(|degraded| degraded.text).collect(),
         policy_version: status.policy_version,
         counters: status.counters,
     };

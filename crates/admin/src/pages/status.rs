@@ -71,7 +71,8 @@ fn row(instance: &Instance, visit: &Visit) -> AnyView {
     } else if status.degraded.is_empty() {
         badge("well", Tone::Good)
     } else {
-        view! { {badge("degraded", Tone::Warning)} " " <small>{status.degraded.join("; ")}</small> }.into_any()
+        let texts: Vec<&str> = status.degraded.iter().map(|degraded| degraded.text.as_str()).collect();
+        view! { {badge("degraded", Tone::Warning)} " " <small>{texts.join("; ")}</small> }.into_any()
     };
     let milliseconds = |value: u64| format::duration_ms(i64::try_from(value).unwrap_or(i64::MAX));
     view! {
