@@ -340,6 +340,7 @@ async fn the_account_refuses_beyond_its_minute() -> Result<()> {
 async fn the_account_counts_what_is_answered_when_it_arrives() -> Result<()> {
     let config = SimulatorConfig {
         requests_per_minute: Some(2),
+        tokens_per_minute: Some(1_000),
         counting: Counting::SlidingWindow,
         arrivals_kept: 10,
         ..SimulatorConfig::default()
@@ -348,7 +349,9 @@ async fn the_account_counts_what_is_answered_when_it_arrives() -> Result<()> {
     let caller = caller();
     let mut body = request("[[sim: tokens=5]]");
     body["user"] = "ada".into();
-    assert_eq!(send(&caller, &simulator, &body).await?.status(), 200);
+    let first = send(&caller, &simulator, &body).await?;
+    assert_eq!(first.status(), 200);
+    assert_eq!(first.headers()["x-ratelimit-remaining-tokens"], "984");
     // What is ordered to fail takes nothing.
     assert_eq!(
         send(&caller, &simulator, &request("[[sim: status=500]]"))
@@ -359,8 +362,9 @@ async fn the_account_counts_what_is_answered_when_it_arrives() -> Result<()> {
     let held = request("[[sim: hold]]");
     let refused = async {
         simulator.wait_parked(1).await;
-        // The one that still waits has taken the last place.
-        let response = send(&caller, &simulator, &request("[[sim: anthropic-headers]]")).await?;
+        // The one that still waits has taken the last place, and a refusal does not keep anyone waiting.
+        let another = request("[[sim: anthropic-headers first-byte-ms=600000]]");
+        let response = send(&caller, &simulator, &another).await?;
         simulator.release_all();
         anyhow::Ok(response)
     };
