@@ -56,7 +56,8 @@ impl Gateway {
             Mode::Degraded { share_percent } => say(
                 AlertKind::Counters,
                 format!(
-                    "counters: Redis does not answer; this gateway admits {share_percent} % of every rate by its own, and                      of budgets what was set aside for it"
+                    "counters: Redis does not answer; this gateway admits {share_percent} % of every rate by its own, and \
+                     of budgets what was set aside for it"
                 ),
             ),
             Mode::Returning { share_percent } => say(
@@ -71,7 +72,8 @@ impl Gateway {
             say(
                 AlertKind::Budgets,
                 format!(
-                    "budgets: {closed_budgets} are closed until what they have spent is read; requests that count in them                      are refused"
+                    "budgets: {closed_budgets} are closed until what they have spent is read; requests that count in them \
+                     are refused"
                 ),
             );
         }
