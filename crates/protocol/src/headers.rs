@@ -14,6 +14,8 @@ pub const TAGS_MAX: usize = 16;
 pub const TAG_NAME_CHARS_MAX: usize = 64;
 /// The longest value of a tag, in characters.
 pub const TAG_VALUE_CHARS_MAX: usize = 256;
+/// The longest wait of a `Prefer` header that is believed.
+pub const PREFERRED_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The longest wait that a provider's `Retry-After` is believed.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -25,6 +27,10 @@ pub const X_TOLLGATE_PRIORITY: HeaderName = HeaderName::from_static("x-tollgate-
 pub const X_TOLLGATE_USER: HeaderName = HeaderName::from_static("x-tollgate-user");
 /// The provider's id of a request.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// How the caller would like its request to be handled (RFC 7240).
+pub const PREFER: HeaderName = HeaderName::from_static("prefer");
+/// Which of its wishes were heard (RFC 7240).
+pub const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 /// The key, where it is not in `Authorization`.
 pub const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -260,6 +266,54 @@ pub fn user(headers: &HeaderMap) -> Result<Option<&str>, HeaderError> {
             if fits { Ok(user) } else { Err(HeaderError::User) }
         })
         .transpose()
+}
+
+/// What the caller prefers, as far as we know the words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Preferences {
+    /// `respond-async`: rather an answer later than a refusal now.
+    pub responds_async: bool,
+    /// `wait`: how long it would wait for an answer at once; at most [`PREFERRED_WAIT_MAX`].
+    pub wait: Option<Duration>,
+}
+
+/// What the caller prefers. A preference that is not understood is none (RFC 7240, section 2); of one that is stated twice
+/// the first counts.
+pub fn preferences(headers: &HeaderMap) -> Preferences {
+    let mut preferences = Preferences::default();
+    let mut has_wait = false;
+    let values = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
+    for preference in values.flat_map(|value| split_unquoted(value, ',')) {
+        // Parameters refine a preference; ours have none.
+        let stated = split_unquoted(preference, ';').next().unwrap_or_default();
+        let (name, value) = stated.split_once('=').unwrap_or((stated, ""));
+        let (name, value) = (name.trim(), value.trim().trim_matches('"'));
+        if name.eq_ignore_ascii_case("respond-async") {
+            // An empty value is the same as none.
+            preferences.responds_async |= value.is_empty();
+        } else if name.eq_ignore_ascii_case("wait") && !std::mem::replace(&mut has_wait, true) {
+            let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+            preferences.wait = is_number.then(|| {
+                let wait = value.parse().map_or(PREFERRED_WAIT_MAX, Duration::from_secs);
+                wait.min(PREFERRED_WAIT_MAX)
+            });
+        }
+    }
+    preferences
+}
+
+/// The parts between separators that are not within quotation marks.
+fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    text.split(move |character| {
+        let was_escaped = std::mem::take(&mut is_escaped);
+        match character {
+            '\\' if is_quoted && !was_escaped => is_escaped = true,
+            '"' if !was_escaped => is_quoted = !is_quoted,
+            _ => {}
+        }
+        character == separator && !is_quoted
+    })
 }
 
 fn utf8(value: &HeaderValue) -> Option<&str> {

@@ -8,6 +8,7 @@
 
 pub mod errors;
 pub mod headers;
+pub mod jobs;
 pub mod models;
 pub mod openai_chat;
 pub mod sse;

@@ -8,8 +8,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 
 use super::{
-    HeaderError, RETRY_AFTER_MAX, TAGS_MAX, caller_response_headers, caller_retries, key_text, priority, retry_after,
-    tags, upstream_request_headers, upstream_request_id, user,
+    HeaderError, PREFERRED_WAIT_MAX, Preferences, RETRY_AFTER_MAX, TAGS_MAX, caller_response_headers, caller_retries,
+    key_text, preferences, priority, retry_after, tags, upstream_request_headers, upstream_request_id, user,
 };
 
 fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
@@ -244,5 +244,47 @@ proptest! {
         prop_assert!(retry_after(&all, now()).is_none_or(|wait| wait <= RETRY_AFTER_MAX));
         upstream_request_headers(&all);
         caller_response_headers(&all);
+    }
+}
+
+#[test]
+fn a_caller_may_prefer_an_answer_later() {
+    let read = |values: &[&str]| {
+        let pairs: Vec<(&str, &str)> = values.iter().map(|value| ("prefer", *value)).collect();
+        preferences(&headers(&pairs))
+    };
+    let later = |wait: Option<u64>| Preferences {
+        responds_async: true,
+        wait: wait.map(Duration::from_secs),
+    };
+    assert_eq!(read(&[]), Preferences::default());
+    assert_eq!(read(&["return=minimal, handling=lenient"]), Preferences::default());
+    assert_eq!(read(&["respond-async"]), later(None));
+    assert_eq!(read(&["Respond-Async , WAIT = 10"]), later(Some(10)));
+    assert_eq!(read(&["wait=5", "respond-async"]), later(Some(5)));
+    assert_eq!(read(&["respond-async; foo=\"a, wait=3\", wait=\"7\""]), later(Some(7)));
+    assert_eq!(read(&["respond-async=\"\""]), later(None));
+    // The first counts, and what is not understood is none.
+    assert_eq!(read(&["wait=1, wait=2, respond-async"]), later(Some(1)));
+    assert_eq!(read(&["wait=-1, respond-async"]), later(None));
+    assert_eq!(read(&["wait=soon, wait=2, respond-async"]), later(None));
+    assert_eq!(
+        read(&["respond-asynchronously, xrespond-async"]),
+        Preferences::default()
+    );
+    assert_eq!(read(&["foo=\"respond-async\""]), Preferences::default());
+    assert_eq!(read(&["foo=\"a\\\", respond-async\""]), Preferences::default());
+    assert_eq!(
+        read(&["respond-async, wait=99999999999999999999"]),
+        later(Some(PREFERRED_WAIT_MAX.as_secs()))
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_preference_is_read_wrong_way_round(text in "[ -~]{0,60}") {
+        let read = preferences(&headers(&[("prefer", &text)]));
+        prop_assert!(!read.responds_async || text.to_ascii_lowercase().contains("respond-async"));
+        prop_assert!(read.wait.is_none_or(|wait| wait <= PREFERRED_WAIT_MAX));
     }
 }
