@@ -1,14 +1,20 @@
-//! The only door to providers: one HTTP client with named time-outs, and errors that say whether bytes went out.
+//! The only door to providers: one HTTP client with named time-outs, errors that say whether bytes went out, breakers that
+//! leave a failing provider alone, and the bounds on trying again.
 
+mod backoff;
 mod body;
+pub mod breaker;
 mod client;
 mod connector;
 mod error;
 mod outgoing;
+mod retry_budget;
 
+pub use backoff::{BACKOFF_FIRST_MS, BACKOFF_MAX_MS, backoff_ms};
 pub use body::ResponseBody;
 pub use client::{Client, Request};
 pub use error::{BodyError, SendError};
+pub use retry_budget::{RESERVED_RETRIES, RETRIES_SAVED_MAX, RETRY_PERCENT, RetryBudget};
 
 /// How long each step may take, in milliseconds. Every one is finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
