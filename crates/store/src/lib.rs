@@ -1,12 +1,14 @@
 //! The only door to Postgres: one module per noun, checked queries, rows turned into domain values here.
 
 pub mod adjustments;
+pub mod alerts;
 pub mod audit;
 pub mod budgets;
 pub mod early_retries;
 pub mod entries;
 pub mod error;
 pub mod instances;
+pub mod jobs;
 pub mod keys;
 pub mod ledger;
 pub mod limit_tree;

@@ -1,4 +1,5 @@
-//! Sealing of what is stored but must not be readable in the database: upstream credentials and sessions.
+//! Sealing of what is stored but must not be readable in the database: upstream credentials, sessions,
+//! the webhook, what jobs ask for and what they are answered.
 //!
 //! XChaCha20-Poly1305 under the installation's secret key; the random nonce precedes the sealed bytes, and the purpose
 //! and the row's id are bound to them, so that a sealed value moved to another row does not open.
@@ -29,6 +30,14 @@ pub enum Purpose {
     KeyCheck,
     /// The policy snapshot that a gateway keeps on disk.
     PolicySnapshot,
+    /// What the job with this id asks for.
+    JobRequest,
+    /// The answer to it.
+    JobResponse,
+    /// Where alerts are sent.
+    WebhookUrl,
+    /// What they are signed with.
+    WebhookSecret,
 }
 
 impl Purpose {
@@ -38,6 +47,10 @@ impl Purpose {
             Self::Session => "session",
             Self::KeyCheck => "key.check",
             Self::PolicySnapshot => "policy.snapshot",
+            Self::JobRequest => "job.request",
+            Self::JobResponse => "job.response",
+            Self::WebhookUrl => "webhook.url",
+            Self::WebhookSecret => "webhook.secret",
         }
     }
 }
