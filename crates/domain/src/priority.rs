@@ -36,6 +36,16 @@ impl Priority {
         }
     }
 
+    /// The one above it; the highest is its own.
+    #[must_use]
+    pub fn next_higher(self) -> Self {
+        match self {
+            Self::Low => Self::Default,
+            Self::Default => Self::High,
+            Self::High | Self::Critical => Self::Critical,
+        }
+    }
+
     /// What a request runs at: the key's priority, under the tenant's ceiling; `asked` may lower it, never raise it.
     pub fn effective(key: Self, ceiling: Self, asked: Option<Self>) -> Self {
         let allowed = key.min(ceiling);

@@ -110,6 +110,11 @@ impl Asked {
         })
     }
 
+    /// Whether the caller wants to hear from its stream while it waits for room.
+    pub(crate) fn wants_comments(&self) -> bool {
+        self.request.is_streamed() && headers::wants_queue_comments(&self.headers)
+    }
+
     /// Judges the request by the policy in force at `now`.
     pub(crate) async fn judge(&mut self, flight: &mut Flight, now: Now) -> Result<Judged, Refusal> {
         let gateway = Arc::clone(&flight.gateway);

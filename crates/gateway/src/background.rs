@@ -68,6 +68,7 @@ impl Gateway {
         self.spawn(tasks, stop, "budgets", keep_budgets);
         self.spawn(tasks, stop, "wanted budgets", read_wanted_budgets);
         self.spawn(tasks, stop, "counters", keep_counters);
+        self.spawn(tasks, stop, "queue", keep_queue);
         self.spawn(tasks, stop, "sweep", sweep);
         self.spawn(tasks, stop, "status", report);
     }
@@ -104,6 +105,7 @@ impl Gateway {
             Err(_) => tracing::warn!("new budgets are not read in time; they stay closed until they are"),
         }
         self.keeper.publish(newer);
+        self.queue.stir_all(self.clock.now());
         Ok(true)
     }
 }
@@ -210,6 +212,10 @@ async fn read_wanted_budgets(gateway: Arc<Gateway>) {
 /// Without a shared store there is nothing to keep.
 async fn keep_counters(gateway: Arc<Gateway>) {
     gateway.limits.keep(gateway.budgets.life_signs()).await;
+}
+
+async fn keep_queue(gateway: Arc<Gateway>) {
+    gateway.queue.keep(&*gateway.clock).await;
 }
 
 async fn sweep(gateway: Arc<Gateway>) {

@@ -7,18 +7,19 @@ use std::sync::Arc;
 
 use chrono_tz::Tz;
 use domain::estimate::Estimate;
-use domain::ids::RequestId;
+use domain::ids::{RequestId, UpstreamId};
 use domain::ledger::USER_ID_CHARS_MAX;
 use domain::limits::Scope;
 use domain::policy::{Dialect, Route};
 use domain::priority::Priority;
 use domain::refusals::RefusalCode;
-use limits::{Admission, ScopeLimits, UpstreamCandidate};
+use limits::{Admission, Denial, ScopeLimits, UpstreamCandidate};
 use sha2::{Digest as _, Sha256};
 
 use crate::authenticate::Caller;
 use crate::end_users::END_USERS_MAX;
 use crate::policy::{ModelPolicy, RequestUser, UpstreamPolicy, is_person_id};
+use crate::queue::{Lane, LaneOf};
 use crate::refusal::Refusal;
 
 /// Goes before an end user's name that looks like a person's id, so that nobody is counted as somebody else.
@@ -33,6 +34,8 @@ pub(crate) struct Case {
     pub(crate) scopes: Vec<ScopeLimits>,
     /// Ways to serve it, in the order of preference; never empty.
     pub(crate) routes: Vec<(Route, Arc<UpstreamPolicy>)>,
+    /// What its gates are judged by.
+    pub(crate) gate_priority: Priority,
     candidates: Vec<UpstreamCandidate>,
     time_zone: Tz,
     rehearsal_percent: Option<u8>,
@@ -70,6 +73,7 @@ impl Case {
             scopes: policy.scopes(&caller.key, &caller.tenant, user, model),
             model: Arc::clone(model),
             priority,
+            gate_priority: priority,
             estimate,
             routes,
             candidates,
@@ -84,13 +88,47 @@ impl Case {
             id,
             model: &self.model.model.name,
             priority: self.priority,
-            gate_priority: self.priority,
+            gate_priority: self.gate_priority,
             estimate: self.estimate,
             scopes: &self.scopes,
             upstreams: &self.candidates,
             time_zone: self.time_zone,
             rehearsal_percent: self.rehearsal_percent,
         }
+    }
+
+    /// Whether it needs what others wait for.
+    pub(crate) fn counts_in(&self, of: &LaneOf) -> bool {
+        match of {
+            LaneOf::Limit(scope, id) => {
+                let node = self.scopes.iter().find(|node| node.scope == *scope);
+                let limit = node.and_then(|node| node.limits.iter().find(|limit| limit.id == *id));
+                limit.is_some_and(|limit| limit.applies_to(&self.model.model.name, self.priority))
+            }
+            // One that they have not would serve it.
+            LaneOf::Upstreams(ids) => self.upstream_ids().all(|id| ids.contains(&id)),
+        }
+    }
+
+    /// What a denial of this request waits for.
+    pub(crate) fn lane(&self, denial: &Denial) -> Lane {
+        let of = match &denial.scope {
+            Scope::Upstream(_) => {
+                let mut ids: Vec<_> = self.upstream_ids().collect();
+                ids.sort_unstable();
+                ids.dedup();
+                LaneOf::Upstreams(ids.into())
+            }
+            scope => LaneOf::Limit(scope.clone(), denial.limit_id),
+        };
+        Lane {
+            of,
+            is_gate: denial.gate.is_some(),
+        }
+    }
+
+    fn upstream_ids(&self) -> impl Iterator<Item = UpstreamId> {
+        self.routes.iter().map(|(_, upstream)| upstream.upstream.id)
     }
 
     /// Whether upstreams share the first place.
@@ -160,6 +198,14 @@ pub(crate) fn ledger_full() -> Refusal {
     Refusal::plain(
         RefusalCode::LedgerFull,
         "The gateway cannot book requests at the moment. Retry shortly.",
+    )
+}
+
+/// What those are told who wait for room while the gateway stops.
+pub(crate) fn stopping() -> Refusal {
+    Refusal::plain(
+        RefusalCode::Overloaded,
+        "The gateway is stopping, and there was no room for this request until now. Retry.",
     )
 }
 

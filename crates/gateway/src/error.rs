@@ -19,20 +19,21 @@ const X_RATELIMIT_REASON: HeaderName = HeaderName::from_static("x-ratelimit-reas
 
 /// A refusal.
 pub(crate) fn refused(id: RequestId, refusal: &Refusal) -> Response {
-    let denial = refusal.denial.as_deref();
+    let place = refusal.place();
     let body = ErrorBody::refusal(refusal.code, refusal.message.clone())
         .with_param(refusal.param)
         .with_retry_after(refusal.retry_after_seconds)
-        .with_scope(denial.map(|denial| shown_scope(&denial.scope)));
+        .with_scope(place.map(|(scope, _)| shown_scope(scope)));
     let mut response = json(refusal.code.status(), &body);
     let headers = response.headers_mut();
     set_id(headers, id);
     set_number(headers, RETRY_AFTER, refusal.retry_after_seconds);
-    if let Some(denial) = denial {
-        let reason = format!("{} {}", shown_scope(&denial.scope), denial.dimension);
-        if let Ok(reason) = HeaderValue::from_str(&reason) {
-            headers.insert(X_RATELIMIT_REASON, reason);
-        }
+    if let Some((scope, dimension)) = place
+        && let Ok(reason) = HeaderValue::from_str(&format!("{} {dimension}", shown_scope(scope)))
+    {
+        headers.insert(X_RATELIMIT_REASON, reason);
+    }
+    if let Some(denial) = refusal.denial.as_deref() {
         set_tightest(headers, &denial.tightest);
     }
     response

@@ -15,7 +15,7 @@ use domain::money::Nanos;
 use domain::refusals::RefusalCode;
 use domain::usage::{TokenUsage, UsageSource};
 use http::HeaderMap;
-use limits::{Hold, Now, Tightest};
+use limits::{Hold, Now, ScopeLimits, Tightest};
 use protocol::headers;
 
 use crate::Gateway;
@@ -37,6 +37,8 @@ pub(crate) struct Flight {
     pub(crate) estimate: Estimate,
     /// What the estimate can be learned from later: the unlearned guess of the input, and the choices asked for.
     pub(crate) learning: (u64, u32),
+    /// When it was read, and there was nothing left to wait for but room.
+    ready: Now,
     caller_retries: Option<i32>,
     admitted: Option<Admitted>,
     has_ended: bool,
@@ -45,6 +47,8 @@ pub(crate) struct Flight {
 /// What a flight carries once it is admitted.
 struct Admitted {
     hold: Hold,
+    /// The nodes it counts in.
+    scopes: Vec<ScopeLimits>,
     at: Now,
     pricing: Pricing,
     queue_ms: i64,
@@ -116,6 +120,7 @@ impl Flight {
             began: Instant::now(),
             estimate: Estimate::default(),
             learning: (0, 1),
+            ready: arrived,
             caller_retries,
             admitted: None,
             has_ended: false,
@@ -125,6 +130,11 @@ impl Flight {
     /// The request.
     pub(crate) fn id(&self) -> RequestId {
         self.identity.id
+    }
+
+    /// It is read: what it waits for from now on is room.
+    pub(crate) fn is_ready(&mut self, now: Now) {
+        self.ready = now;
     }
 
     /// The tightest limits, for response headers; empty before admission.
@@ -142,11 +152,12 @@ impl Flight {
     pub(crate) fn board(
         &mut self,
         hold: Hold,
+        scopes: Vec<ScopeLimits>,
         pricing: Pricing,
         upstream: (UpstreamId, String),
         at: Now,
     ) -> Result<(), ledger::AppendError> {
-        let queue_ms = between_ms(self.arrived, at);
+        let queue_ms = between_ms(self.ready, at);
         let record = HoldRecord {
             identity: self.identity.clone(),
             admitted_at: at.wall,
@@ -159,6 +170,7 @@ impl Flight {
         self.gateway.journal.append(&JournalRecord::Hold(Box::new(record)))?;
         self.admitted = Some(Admitted {
             hold,
+            scopes,
             at,
             pricing,
             queue_ms,
@@ -253,7 +265,7 @@ impl Flight {
             expected_input_tokens: self.estimate.expected.input_tokens,
             expected_output_tokens: self.estimate.expected.output_tokens,
             expected_cost_nanos: self.estimate.expected.cost,
-            queue_ms: between_ms(self.arrived, now),
+            queue_ms: between_ms(self.ready, now),
         };
         metrics::refused(&rejection);
         if rejection.code == RefusalCode::ModelUnpriced
@@ -267,13 +279,21 @@ impl Flight {
     /// Ends it with what it used: counters, budgets and journal. Done before the caller sees the end of the answer, so
     /// that its next request finds the room.
     pub(crate) async fn settle(mut self, ending: Ending) {
-        if let Some((hold, actual, seq, now)) = self.book(ending) {
+        if let Some(Booked {
+            hold,
+            actual,
+            seq,
+            now,
+            freed,
+        }) = self.book(ending)
+        {
             hold.settle(actual, seq, now).await;
+            freed.tell(&self.gateway, now);
         }
     }
 
     /// Writes the row; hands out the hold that is to be settled.
-    fn book(&mut self, ending: Ending) -> Option<(Hold, Amounts, Option<u64>, Now)> {
+    fn book(&mut self, ending: Ending) -> Option<Booked> {
         self.has_ended = true;
         let now = self.gateway.clock.now();
         let admitted = self.admitted.take();
@@ -340,7 +360,39 @@ impl Flight {
             output_tokens: ending.usage.output_tokens,
             cost,
         };
-        admitted.map(|admitted| (admitted.hold, actual, seq, now))
+        admitted.map(|admitted| Booked {
+            hold: admitted.hold,
+            actual,
+            seq,
+            now,
+            freed: Freed {
+                scopes: admitted.scopes,
+                upstream_id: admitted.upstream_id,
+            },
+        })
+    }
+}
+
+/// A request whose row is written, and whose hold is to be settled.
+struct Booked {
+    hold: Hold,
+    actual: Amounts,
+    seq: Option<u64>,
+    now: Now,
+    freed: Freed,
+}
+
+/// Where a request that has ended gave something back.
+struct Freed {
+    scopes: Vec<ScopeLimits>,
+    upstream_id: Option<UpstreamId>,
+}
+
+impl Freed {
+    /// Whoever waits there may try again.
+    fn tell(&self, gateway: &Gateway, now: Now) {
+        let counted_in = |scope: &_| self.scopes.iter().any(|node| node.scope == *scope);
+        gateway.queue.release(counted_in, self.upstream_id.as_slice(), now);
     }
 }
 
@@ -373,8 +425,16 @@ impl Drop for Flight {
             } else {
                 Ending::unused(outcome)
             };
-            if let Some((hold, actual, seq, now)) = self.book(ending) {
+            if let Some(Booked {
+                hold,
+                actual,
+                seq,
+                now,
+                freed,
+            }) = self.book(ending)
+            {
                 hold.settle_later(actual, seq, now);
+                freed.tell(&self.gateway, now);
             }
         }
         self.gateway.flights.ended();

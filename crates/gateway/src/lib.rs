@@ -13,6 +13,7 @@ pub mod body;
 pub mod budgets;
 mod case;
 pub mod clock;
+mod comments;
 mod end_users;
 mod error;
 mod estimates;
@@ -24,6 +25,7 @@ mod outgoing;
 pub mod pipeline;
 pub mod policy;
 mod pricing;
+mod queue;
 mod quirks;
 mod refusal;
 mod rejections;
@@ -31,6 +33,7 @@ pub mod relay;
 mod room;
 mod routes;
 mod status;
+mod waiting;
 mod waits;
 
 use std::fmt;
@@ -50,6 +53,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use kept_policy::KEPT_POLICY_FILE;
+pub use queue::QueueSettings;
 pub use routes::router;
 
 use alerts::Alerts;
@@ -60,6 +64,7 @@ use end_users::EndUsers;
 use estimates::Estimates;
 use kept_policy::KeptPolicy;
 use policy::{OpenCredential, PolicyKeeper};
+use queue::Queue;
 use quirks::Quirks;
 use rejections::Rejections;
 use room::Room;
@@ -94,6 +99,8 @@ pub struct Parts {
     pub limits: Limits,
     /// The way to providers.
     pub client: upstream::Client,
+    /// Bounds of the queue.
+    pub queue: QueueSettings,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
@@ -111,6 +118,7 @@ pub struct Gateway {
     pub(crate) journal: Arc<Journal>,
     pub(crate) limits: Limits,
     pub(crate) client: upstream::Client,
+    pub(crate) queue: Arc<Queue>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) keeper: PolicyKeeper,
     pub(crate) refreshing: tokio::sync::Mutex<()>,
@@ -183,6 +191,7 @@ impl Gateway {
             journal: parts.journal,
             limits: parts.limits,
             client: parts.client,
+            queue: Queue::new(parts.queue),
             clock: parts.clock,
             keeper,
             refreshing: tokio::sync::Mutex::default(),
@@ -227,6 +236,11 @@ impl Gateway {
     /// Requests on their way.
     pub fn in_flight(&self) -> u64 {
         self.flights.count()
+    }
+
+    /// Requests that wait for room.
+    pub fn waiting(&self) -> usize {
+        self.queue.depth()
     }
 
     /// Holds that have not ended.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use domain::ledger::{Rejection, Settlement};
+use domain::limits::Dimension;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 use crate::authenticate::Unauthenticated;
@@ -18,6 +19,9 @@ pub const ADDED_SECONDS: &str = "tollgate_added_latency_seconds";
 pub const REQUEST_SECONDS: &str = "tollgate_request_duration_seconds";
 /// Histogram of requests from arrival to the first byte of the answer.
 pub const FIRST_BYTE_SECONDS: &str = "tollgate_first_byte_seconds";
+
+/// Histogram of waits for room.
+pub const QUEUE_SECONDS: &str = "tollgate_queue_seconds";
 
 /// Gives every metric its help text.
 pub fn describe() {
@@ -57,6 +61,20 @@ pub fn describe() {
     describe_counter!(
         "tollgate_task_panics_total",
         "Background tasks that panicked and were started again. Must stay zero."
+    );
+    describe_counter!(
+        "tollgate_queue_waits_total",
+        "Requests that found no room, by what had none and by what became of them."
+    );
+    describe_gauge!("tollgate_queue_depth", "Requests that wait for room.");
+    describe_gauge!("tollgate_queue_places", "How many may.");
+    describe_gauge!(
+        "tollgate_queue_waiting_tokens",
+        "Tokens that those that wait are expected to use."
+    );
+    describe_histogram!(
+        QUEUE_SECONDS,
+        "Time that requests waited for room, by what became of them."
     );
     describe_gauge!("tollgate_holds", "Requests admitted and not ended.");
     describe_gauge!("tollgate_scopes", "Scopes that have counters in memory.");
@@ -114,6 +132,46 @@ pub(crate) fn refused(rejection: &Rejection) {
         "dimension" => rejection.dimension.map_or("", |dimension| dimension.as_str()),
     )
     .increment(1);
+}
+
+/// What became of a request that found no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueResult {
+    /// There was room in time.
+    Admitted,
+    /// There was none.
+    TimedOut,
+    /// It was refused for another reason meanwhile.
+    Refused,
+    /// Its caller left.
+    Left,
+    /// There was no place.
+    Full,
+}
+
+impl QueueResult {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::TimedOut => "timed_out",
+            Self::Refused => "refused",
+            Self::Left => "left",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// A wait for room that is over; `scope` is a kind of scope.
+pub(crate) fn queued(scope: &'static str, dimension: Dimension, result: QueueResult, waited: Duration) {
+    let result = result.as_str();
+    counter!(
+        "tollgate_queue_waits_total",
+        "scope" => scope,
+        "dimension" => dimension.as_str(),
+        "result" => result,
+    )
+    .increment(1);
+    histogram!(QUEUE_SECONDS, "result" => result).record(waited.as_secs_f64());
 }
 
 /// An entry that the journal did not take.
@@ -177,6 +235,9 @@ pub(crate) struct Counters {
 
 /// Sets the gauges from a status.
 pub(crate) fn report(status: &domain::instances::InstanceStatus, counters: &Counters) {
+    gauge!("tollgate_queue_depth").set(status.queue.depth as f64);
+    gauge!("tollgate_queue_places").set(status.queue.places as f64);
+    gauge!("tollgate_queue_waiting_tokens").set(status.queue.waiting_tokens as f64);
     gauge!("tollgate_holds").set(status.open_holds as f64);
     gauge!("tollgate_scopes").set(counters.scopes as f64);
     gauge!("tollgate_counters_share_percent").set(counters.share_percent);

@@ -1,4 +1,4 @@
-//! A request, from the door to the provider: authenticate, inspect, estimate, admit, journal, relay. Read this first.
+//! A request, from the door to the provider: authenticate, read, judge, admit or wait, journal, relay. Read this first.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::flight::Flight;
 use crate::outgoing::Outgoing;
 use crate::policy::RequestUser;
 use crate::refusal::Refusal;
-use crate::{Gateway, Step, error, metrics, relay};
+use crate::waiting::{self, Admitted, First, Waiting};
+use crate::{Gateway, Step, comments, error, metrics, relay};
 
 /// `POST /v1/chat/completions`.
 pub(crate) async fn chat_completions(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
@@ -28,8 +29,14 @@ pub(crate) async fn chat_completions(State(gateway): State<Arc<Gateway>>, reques
         Ok(flight) => flight,
         Err(response) => return *response,
     };
-    match prepare(&mut flight, parts.headers, body).await {
-        Ok(outgoing) => relay::answer(flight, outgoing).await,
+    let mut asked = match read(&mut flight, parts.headers, body).await {
+        Ok(asked) => asked,
+        Err(refusal) => return refuse(flight, &refusal),
+    };
+    match waiting::first(&mut flight, &mut asked).await {
+        Ok(First::Admitted(admitted)) => run(flight, asked, *admitted).await,
+        Ok(First::Waits(waiting)) if asked.wants_comments() => comments::answer(flight, asked, waiting),
+        Ok(First::Waits(waiting)) => wait(flight, asked, waiting).await,
         Err(refusal) => refuse(flight, &refusal),
     }
 }
@@ -73,17 +80,29 @@ fn refuse(flight: Flight, refusal: &Refusal) -> Response {
     response
 }
 
-/// Everything before the first byte goes upstream.
-async fn prepare(flight: &mut Flight, headers: HeaderMap, body: Body) -> Result<Outgoing, Refusal> {
-    if let Some((code, message)) = flight.caller.refusal_at(flight.arrived.wall) {
-        return Err(Refusal::plain(code, message));
+/// The request, as far as it can be read without asking anybody.
+async fn read(flight: &mut Flight, headers: HeaderMap, body: Body) -> Result<Asked, Refusal> {
+    match flight.caller.refusal_at(flight.arrived.wall) {
+        Some((code, message)) => Err(Refusal::plain(code, message)),
+        // A body may take a minute. Key, limits, prices and period are those of the moment it is there.
+        None => Asked::read(flight, headers, "chat/completions", body).await,
     }
-    let mut asked = Asked::read(flight, headers, "chat/completions", body).await?;
-    // A body may take a minute. Key, limits, prices and period are those of the moment it is there.
-    let now = flight.gateway.clock.now();
-    let judged = asked.judge(flight, now).await?;
-    let hold = admit(flight, &judged, now).await?;
-    board(flight, asked, judged, hold, now)
+}
+
+/// Waits for room, and runs then.
+pub(crate) async fn wait(mut flight: Flight, mut asked: Asked, waiting: Waiting) -> Response {
+    match waiting.admitted(&mut flight, &mut asked).await {
+        Ok(admitted) => run(flight, asked, admitted).await,
+        Err(refusal) => refuse(flight, &refusal),
+    }
+}
+
+/// Sends what was admitted to its provider, and answers with what comes back.
+async fn run(mut flight: Flight, asked: Asked, admitted: Admitted) -> Response {
+    match board(&mut flight, asked, admitted) {
+        Ok(outgoing) => relay::answer(flight, outgoing).await,
+        Err(refusal) => refuse(flight, &refusal),
+    }
 }
 
 /// Asks the limits, once.
@@ -98,33 +117,32 @@ pub(crate) async fn admit(flight: &Flight, judged: &Judged, now: Now) -> Result<
     Ok(hold)
 }
 
-/// Journals the hold of a request that was admitted at `now`, and makes of it what goes to the provider.
-pub(crate) fn board(
-    flight: &mut Flight,
-    asked: Asked,
-    judged: Judged,
-    hold: Hold,
-    now: Now,
-) -> Result<Outgoing, Refusal> {
+/// Journals the hold of a request that was admitted, and makes of it what goes to the provider.
+pub(crate) fn board(flight: &mut Flight, asked: Asked, admitted: Admitted) -> Result<Outgoing, Refusal> {
+    let Admitted { judged, hold, at } = admitted;
     let Judged { case, model, .. } = judged;
     let (route, upstream) = case.routes[hold.upstream().unwrap_or(0).min(case.routes.len() - 1)].clone();
     let taken = (upstream.upstream.id, route.upstream_model.clone());
-    flight.board(hold, judged.pricing, taken, now).map_err(|error| {
-        tracing::error!(%error, "the journal takes no more entries; requests are refused");
-        case::ledger_full()
-    })?;
+    let total_ms =
+        seconds_cap(&case.scopes, &model.model.name, flight.identity.priority).map(|seconds| seconds * 1_000);
+    flight
+        .board(hold, case.scopes, judged.pricing, taken, at)
+        .map_err(|error| {
+            tracing::error!(%error, "the journal takes no more entries; requests are refused");
+            case::ledger_full()
+        })?;
 
     let has_strict_budgets = flight.caller.tenant.tenant.has_strict_budgets;
     let quirks = &flight.gateway.quirks;
     let mut outgoing = Outgoing {
-        asks_for_usage: quirks.can_ask_for_usage(upstream.upstream.id, now.monotonic_ms),
+        asks_for_usage: quirks.can_ask_for_usage(upstream.upstream.id, at.monotonic_ms),
         upstream,
         upstream_model: route.upstream_model,
         endpoint: asked.endpoint,
         headers: headers::upstream_request_headers(&asked.headers),
         body: Bytes::new(),
         shows_usage: asked.request.includes_usage(),
-        total_ms: seconds_cap(&case.scopes, &model.model.name, flight.identity.priority).map(|seconds| seconds * 1_000),
+        total_ms,
         output_cap_tokens: has_strict_budgets.then_some(judged.output_cap_tokens),
         request: asked.request,
         _room: asked.room,

@@ -5,6 +5,8 @@ use domain::readings::LimitAnswer;
 use domain::refusals::{RefusalCode, retry_after_seconds};
 use limits::Denial;
 
+use crate::queue::{Blocked, Full};
+
 /// A refusal ready to be answered and booked.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
@@ -18,6 +20,8 @@ pub(crate) struct Refusal {
     pub retry_after_seconds: Option<u64>,
     /// What admission found; absent where admission was not asked.
     pub denial: Option<Box<Denial>>,
+    /// What it waited for where admission was not asked, because others were first.
+    pub waited_for: Option<(Scope, Dimension)>,
 }
 
 /// The retry hint of a refusal that heals but cannot be predicted, in milliseconds.
@@ -34,6 +38,7 @@ impl Refusal {
                 .is_retryable()
                 .then(|| retry_after_seconds(UNPREDICTED_RETRY_MS, 0.0)),
             denial: None,
+            waited_for: None,
         }
     }
 
@@ -51,6 +56,48 @@ impl Refusal {
             denial: Some(denial),
             ..refusal
         }
+    }
+
+    /// There is no room, and no place to wait for it.
+    pub(crate) fn queue_full(self, full: Full) -> Self {
+        let why = match full {
+            Full::Places => "So many requests wait here already that no more may.",
+            Full::Tenant => "So many requests of your tenant wait here already that no more may.",
+        };
+        self.of_queue(RefusalCode::QueueFull, why)
+    }
+
+    /// It waited as long as it may, and there was no room.
+    pub(crate) fn queue_timeout(self, waited_ms: u64) -> Self {
+        let why = format!("There was no room for {} s.", waited_ms.div_ceil(1_000));
+        self.of_queue(RefusalCode::QueueTimeout, &why)
+    }
+
+    fn of_queue(self, code: RefusalCode, why: &str) -> Self {
+        Self {
+            code,
+            message: format!("{why} {}", self.message),
+            ..self
+        }
+    }
+
+    /// Others wait for the same and came first; what they wait for is all that is known. `retry_after_ms` is their wait.
+    pub(crate) fn behind(blocked: &Blocked, retry_after_ms: u64, random: f64) -> Self {
+        let retry_after = retry_after_seconds(retry_after_ms, random);
+        Self {
+            retry_after_seconds: Some(retry_after),
+            waited_for: Some((blocked.scope.clone(), blocked.dimension)),
+            ..Self::plain(
+                RefusalCode::RateLimitExceeded,
+                format!("Others wait for the same. Retry in {retry_after} s."),
+            )
+        }
+    }
+
+    /// Where it was refused, and in what.
+    pub(crate) fn place(&self) -> Option<(&Scope, Dimension)> {
+        let denied = self.denial.as_deref().map(|denial| (&denial.scope, denial.dimension));
+        denied.or(self.waited_for.as_ref().map(|(scope, dimension)| (scope, *dimension)))
     }
 
     /// What the caller would be told if this limit refused; `None` where it has room. Without jitter.
@@ -88,6 +135,7 @@ impl Told<'_> {
             param: None,
             retry_after_seconds: retry_after,
             denial: None,
+            waited_for: None,
         }
     }
 

@@ -19,6 +19,8 @@ use crate::refusal::Refusal;
 use crate::{Gateway, error, metrics, pipeline};
 
 const X_RATELIMIT_MODE: HeaderName = HeaderName::from_static("x-ratelimit-mode");
+const X_RATELIMIT_QUEUE_DEPTH: HeaderName = HeaderName::from_static("x-ratelimit-queue-depth");
+const X_BACKPRESSURE: HeaderName = HeaderName::from_static("x-backpressure");
 
 /// The routes of the proxy, all below `/v1`. Everything else there is closed.
 pub fn router(gateway: Arc<Gateway>) -> Router {
@@ -29,17 +31,22 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         )
         .route("/v1/models", get(models).fallback(pipeline::unknown_route))
         .route("/v1/{*path}", any(pipeline::unknown_route))
-        .layer(middleware::from_fn_with_state(Arc::clone(&gateway), tell_mode))
+        .layer(middleware::from_fn_with_state(Arc::clone(&gateway), tell_state))
         // The flight of a request that panics has booked it while the panic passed through; the caller is told here.
         .layer(CatchPanicLayer::custom(|_: Box<dyn Any + Send>| error::panicked()))
         .with_state(gateway)
 }
 
-/// Tells callers whose requests are admitted by this gateway's own counters, at a part of every limit.
-async fn tell_mode(State(gateway): State<Arc<Gateway>>, request: Request<Body>, next: Next) -> Response {
+/// Tells callers how busy this gateway is: how many wait for room, whether hardly any more may, and whether requests are
+/// admitted by its own counters, at a part of every limit.
+async fn tell_state(State(gateway): State<Arc<Gateway>>, request: Request<Body>, next: Next) -> Response {
     let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.insert(X_RATELIMIT_QUEUE_DEPTH, HeaderValue::from(gateway.queue.depth()));
+    if gateway.queue.is_nearly_full() {
+        headers.insert(X_BACKPRESSURE, HeaderValue::from_static("high"));
+    }
     if let Mode::Degraded { .. } = gateway.limits.mode(gateway.clock.now()) {
-        let headers = response.headers_mut();
         headers.insert(X_RATELIMIT_MODE, HeaderValue::from_static("degraded"));
     }
     response

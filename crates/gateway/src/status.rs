@@ -90,6 +90,7 @@ impl Gateway {
             journal_bytes: journal.bytes,
             open_holds: self.open_holds(),
             complete_until: Some(journal.complete_until),
+            queue: self.queue.status(self.clock.now()),
             ..InstanceStatus::default()
         }
     }

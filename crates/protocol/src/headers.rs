@@ -23,6 +23,8 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub const X_TOLLGATE_TAGS: HeaderName = HeaderName::from_static("x-tollgate-tags");
 /// The priority to run at, if lower than the key's.
 pub const X_TOLLGATE_PRIORITY: HeaderName = HeaderName::from_static("x-tollgate-priority");
+/// `on`: the caller of a stream wants to hear how many wait while it waits for room.
+pub const X_TOLLGATE_QUEUE_COMMENTS: HeaderName = HeaderName::from_static("x-tollgate-queue-comments");
 /// Whom the request is for.
 pub const X_TOLLGATE_USER: HeaderName = HeaderName::from_static("x-tollgate-user");
 /// The provider's id of a request.
@@ -176,6 +178,13 @@ fn http_date(text: &str) -> Option<DateTime<Utc>> {
     .into_iter()
     .find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())
     .map(|at| at.and_utc())
+}
+
+/// Whether the caller of a stream wants to hear how many wait while it waits for room: `X-Tollgate-Queue-Comments: on`.
+/// Anything else is no.
+pub fn wants_queue_comments(headers: &HeaderMap) -> bool {
+    let value = headers.get(X_TOLLGATE_QUEUE_COMMENTS).map(HeaderValue::as_bytes);
+    value.is_some_and(|value| value.trim_ascii().eq_ignore_ascii_case(b"on"))
 }
 
 /// How often the caller's SDK says it has tried before.

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use gateway::QueueSettings;
 use limits::RedisSettings;
+use upstream::Timeouts;
 
 /// Tollgate: an LLM gateway with budgets, limits and a ledger.
 #[derive(Debug, Parser)]
@@ -81,6 +83,27 @@ pub struct ServeArgs {
     /// How long one call to Redis may take before the gateway goes on without it, in milliseconds.
     #[arg(long, env = "TOLLGATE_REDIS_TIMEOUT_MS", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub redis_timeout_ms: u64,
+    /// How many requests may wait for room at this gateway. With 0 nobody waits: whoever finds no room is refused at once.
+    #[arg(long, env = "TOLLGATE_QUEUE_PLACES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(..=10_000))]
+    pub queue_places: u32,
+    /// How many tokens those that wait may be expected to use together.
+    #[arg(long, env = "TOLLGATE_QUEUE_TOKENS", default_value_t = 2_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub queue_tokens: u64,
+    /// How long a request may wait for room, in seconds. Below the request time-out.
+    #[arg(long, env = "TOLLGATE_QUEUE_TIMEOUT_SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    pub queue_timeout_seconds: u64,
+    /// How long connecting to a provider may take, in seconds.
+    #[arg(long, env = "TOLLGATE_CONNECT_TIMEOUT_SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub connect_timeout_seconds: u64,
+    /// How long a provider may take to begin its answer, in seconds.
+    #[arg(long, env = "TOLLGATE_FIRST_BYTE_TIMEOUT_SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub first_byte_timeout_seconds: u64,
+    /// How long a provider may be silent within its answer, in seconds.
+    #[arg(long, env = "TOLLGATE_CHUNK_TIMEOUT_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub chunk_timeout_seconds: u64,
+    /// How long a request may take at providers altogether, in seconds.
+    #[arg(long, env = "TOLLGATE_REQUEST_TIMEOUT_SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub request_timeout_seconds: u64,
     /// 32 bytes in base64 or hex that seal provider credentials. Generated into the data directory if absent; every
     /// gateway of one database needs the same.
     #[arg(long, env = "TOLLGATE_SECRET_KEY", hide_env_values = true)]
@@ -112,6 +135,25 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
+    /// Bounds of the queue.
+    pub(crate) fn queue(&self) -> QueueSettings {
+        QueueSettings {
+            places: self.queue_places as usize,
+            waiting_tokens_max: self.queue_tokens,
+            timeout_ms: self.queue_timeout_seconds.saturating_mul(1_000),
+        }
+    }
+
+    /// Time-outs towards providers.
+    pub(crate) fn upstream_timeouts(&self) -> Timeouts {
+        Timeouts {
+            connect_ms: self.connect_timeout_seconds * 1_000,
+            first_byte_ms: self.first_byte_timeout_seconds * 1_000,
+            chunk_ms: self.chunk_timeout_seconds * 1_000,
+            total_ms: self.request_timeout_seconds * 1_000,
+        }
+    }
+
     /// Where shared counters are, if anywhere.
     pub(crate) fn redis(&self) -> Option<RedisSettings> {
         let url = self.redis_url.as_deref().filter(|url| !url.is_empty())?;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use chrono::Utc;
 use control::Control;
+use gateway::QueueSettings;
 use gateway::clock::SystemClock;
 use ledger::JournalSettings;
 use serde::{Deserialize, Serialize};
@@ -96,6 +97,7 @@ pub async fn demo(args: DemoArgs) -> anyhow::Result<()> {
         redis: None,
         limits: limits::Settings::default(),
         upstream_timeouts: upstream::Timeouts::default(),
+        queue: QueueSettings::default(),
         grace: Duration::from_secs(5),
         clock: Arc::new(SystemClock::start()),
         after_admission: None,

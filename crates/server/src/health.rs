@@ -8,7 +8,8 @@ use axum::routing::get;
 use axum::{Json, Router};
 use gateway::Gateway;
 use gateway::metrics::{
-    ADDED_SECONDS, ADDED_SECONDS_BOUNDS, FIRST_BYTE_SECONDS, REQUEST_SECONDS, REQUEST_SECONDS_BOUNDS, describe,
+    ADDED_SECONDS, ADDED_SECONDS_BOUNDS, FIRST_BYTE_SECONDS, QUEUE_SECONDS, REQUEST_SECONDS, REQUEST_SECONDS_BOUNDS,
+    describe,
 };
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
@@ -50,6 +51,7 @@ pub fn recorder() -> Option<&'static PrometheusHandle> {
             let handle = PrometheusBuilder::new()
                 .set_buckets_for_metric(full(ADDED_SECONDS), &ADDED_SECONDS_BOUNDS)
                 .and_then(|builder| builder.set_buckets_for_metric(full(REQUEST_SECONDS), &REQUEST_SECONDS_BOUNDS))
+                .and_then(|builder| builder.set_buckets_for_metric(full(QUEUE_SECONDS), &REQUEST_SECONDS_BOUNDS))
                 .and_then(|builder| builder.set_buckets_for_metric(full(FIRST_BYTE_SECONDS), &REQUEST_SECONDS_BOUNDS))
                 .and_then(PrometheusBuilder::install_recorder);
             match handle {

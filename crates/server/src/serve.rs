@@ -23,7 +23,7 @@ const SETUP_LINK_WAIT: Duration = Duration::from_secs(5);
 /// Serves until told to stop.
 pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let mut signals = Signals::install()?;
-    let redis = args.redis();
+    let (redis, queue, upstream_timeouts) = (args.redis(), args.queue(), args.upstream_timeouts());
     let data_dir = DataDir::open(&args.database.data_dir)?;
     let settings = Settings {
         listen: args.listen,
@@ -44,7 +44,8 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         },
         redis,
         limits: limits::Settings::default(),
-        upstream_timeouts: upstream::Timeouts::default(),
+        upstream_timeouts,
+        queue,
         grace: Duration::from_secs(args.grace_seconds),
         clock: std::sync::Arc::new(SystemClock::start()),
         after_admission: None,

@@ -22,7 +22,7 @@ use domain::prices::Unpriced;
 use futures_util::FutureExt as _;
 use gateway::background::supervise;
 use gateway::clock::Clock;
-use gateway::{AfterAdmission, Gateway, Parts};
+use gateway::{AfterAdmission, Gateway, Parts, QueueSettings};
 use http::StatusCode;
 use ledger::{Journal, JournalSettings, Shipper, ShipperSettings};
 use limits::{Limits, RedisSettings};
@@ -91,6 +91,8 @@ pub struct Settings {
     pub limits: limits::Settings,
     /// Time-outs towards providers.
     pub upstream_timeouts: upstream::Timeouts,
+    /// Bounds of the queue.
+    pub queue: QueueSettings,
     /// How long answers under way may take when the process is told to stop.
     pub grace: Duration,
     /// The time.
@@ -129,6 +131,15 @@ pub struct Running {
 
 /// Starts everything. When this returns, requests are served.
 pub async fn start(settings: Settings) -> anyhow::Result<Running> {
+    let (queue_ms, total_ms) = (settings.queue.timeout_ms, settings.upstream_timeouts.total_ms);
+    if queue_ms >= total_ms {
+        bail!(
+            "requests may wait {} s for room but take only {} s altogether; set TOLLGATE_QUEUE_TIMEOUT_SECONDS below \
+             TOLLGATE_REQUEST_TIMEOUT_SECONDS",
+            queue_ms / 1_000,
+            total_ms / 1_000
+        );
+    }
     health::recorder();
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
     let now = settings.clock.now();
@@ -191,6 +202,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         journal: Arc::clone(&journal),
         limits,
         client: upstream::Client::new(settings.upstream_timeouts),
+        queue: settings.queue,
         clock: Arc::clone(&settings.clock),
         random: Arc::clone(&random),
         recovered_seq,

@@ -16,7 +16,7 @@ use domain::ids::{TenantId, UpstreamId};
 use domain::policy::{Dialect, Encoding, Route};
 use domain::prices::Rates;
 use domain::priority::Priority;
-use gateway::AfterAdmission;
+use gateway::{AfterAdmission, QueueSettings};
 use ledger::JournalSettings;
 use serde_json::{Value, json};
 use server::data_dir::DataDir;
@@ -60,6 +60,8 @@ pub struct Options {
     pub journal: JournalSettings,
     /// Time-outs towards the provider.
     pub upstream_timeouts: upstream::Timeouts,
+    /// Places in the queue and the like; nobody waits, if absent.
+    pub queue: Option<QueueSettings>,
     /// The billing time zone.
     pub time_zone: Option<chrono_tz::Tz>,
     /// How people reach the console; the address it listens on, if absent.
@@ -95,6 +97,7 @@ pub(crate) struct Common {
     pub(crate) redis: Option<limits::RedisSettings>,
     pub(crate) limits: limits::Settings,
     pub(crate) upstream_timeouts: upstream::Timeouts,
+    pub(crate) queue: QueueSettings,
 }
 
 impl Tollgate {
@@ -132,6 +135,11 @@ impl Tollgate {
             redis: options.redis,
             limits: options.limits,
             upstream_timeouts: options.upstream_timeouts,
+            queue: options.queue.unwrap_or(QueueSettings {
+                places: 0,
+                timeout_ms: 1,
+                ..QueueSettings::default()
+            }),
         };
         let settings = Settings {
             after_admission: options.after_admission,
@@ -404,6 +412,7 @@ impl Common {
             redis: self.redis.clone(),
             limits: self.limits,
             upstream_timeouts: self.upstream_timeouts,
+            queue: self.queue,
             grace: Duration::from_secs(5),
             clock: Arc::<TestClock>::clone(&self.clock),
             after_admission: None,

@@ -1,0 +1,214 @@
+//! The way to admission: at once, or by a place in the queue.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use domain::limits::Dimension;
+use domain::priority::Priority;
+use domain::refusals::RefusalCode;
+use limits::{Denial, Hold, Now};
+
+use crate::asked::{Asked, Judged};
+use crate::clock::between_ms;
+use crate::flight::Flight;
+use crate::metrics::{self, QueueResult};
+use crate::pipeline;
+use crate::queue::{Arrival, Blocked, Place, Turn};
+use crate::refusal::Refusal;
+use crate::{Gateway, case};
+
+/// When a limit is asked again that does not say when it will have room, in milliseconds.
+const UNPREDICTED_MS: u64 = 1_000;
+/// Where several gateways share the counters, by how much later than predicted each of them asks at most, in percent of the
+/// wait and in milliseconds: so that they do not all ask at once.
+const JITTER_PERCENT: u64 = 10;
+const JITTER_MS_MAX: u64 = 250;
+
+/// A request that was admitted.
+pub(crate) struct Admitted {
+    pub(crate) judged: Judged,
+    pub(crate) hold: Hold,
+    pub(crate) at: Now,
+}
+
+/// What became of the first try.
+pub(crate) enum First {
+    Admitted(Box<Admitted>),
+    Waits(Waiting),
+}
+
+/// A request that waits for room.
+pub(crate) struct Waiting {
+    gateway: Arc<Gateway>,
+    place: Place,
+    joined: Now,
+    record: Record,
+}
+
+/// Judges a request and asks the limits, or takes a place behind those who came first.
+///
+/// # Errors
+/// When waiting does not help, or not in time, or there is no place.
+pub(crate) async fn first(flight: &mut Flight, asked: &mut Asked) -> Result<First, Refusal> {
+    let gateway = Arc::clone(&flight.gateway);
+    let now = gateway.clock.now();
+    flight.is_ready(now);
+    let judged = asked.judge(flight, now).await?;
+    let settings = gateway.queue.settings();
+    let patience_ms = settings.timeout_ms;
+    let counts_in = |of: &_| judged.case.counts_in(of);
+    let (blocked, refusal) = match gateway.queue.ahead(flight.identity.priority, counts_in, now) {
+        Some(blocked) => {
+            let retry_ms = blocked.due_ms.saturating_sub(now.monotonic_ms);
+            let refusal = Refusal::behind(&blocked, retry_ms, gateway.random_unit());
+            (blocked, refusal)
+        }
+        None => match pipeline::admit(flight, &judged, now).await {
+            Ok(hold) => {
+                return Ok(First::Admitted(Box::new(Admitted { judged, hold, at: now })));
+            }
+            Err(refusal) => match blocked(&gateway, &judged, &refusal, now) {
+                Some(blocked) if settings.places > 0 && heals_within(&refusal, patience_ms) => (blocked, refusal),
+                _ => return Err(refusal),
+            },
+        },
+    };
+    let arrival = Arrival {
+        tenant: flight.identity.tenant_id,
+        priority: flight.identity.priority,
+        tokens: flight.estimate.expected.total_tokens(),
+        patience_ms,
+    };
+    let mut record = Record::of(&blocked);
+    match gateway.queue.join(arrival, blocked, now) {
+        Ok(place) => Ok(First::Waits(Waiting {
+            gateway,
+            place,
+            joined: now,
+            record,
+        })),
+        Err(full) => {
+            record.result = QueueResult::Full;
+            Err(refusal.queue_full(full))
+        }
+    }
+}
+
+impl Waiting {
+    /// Waits until there is room.
+    ///
+    /// # Errors
+    /// When the wait is over, or the request is refused for another reason meanwhile.
+    pub(crate) async fn admitted(mut self, flight: &mut Flight, asked: &mut Asked) -> Result<Admitted, Refusal> {
+        loop {
+            let turn = tokio::select! {
+                biased;
+                () = self.gateway.ending.cancelled() => return Err(self.refused(case::stopping())),
+                turn = self.place.turn() => turn,
+            };
+            let now = self.gateway.clock.now();
+            let (Turn::Try(gate_priority) | Turn::Last(gate_priority)) = turn;
+            let (blocked, refusal) = match self.try_again(flight, asked, gate_priority, now).await {
+                Ok(admitted) => {
+                    self.record.result = QueueResult::Admitted;
+                    self.place.admitted();
+                    return Ok(admitted);
+                }
+                Err(tried) => tried,
+            };
+            match (blocked, turn) {
+                (Some(blocked), Turn::Try(_)) => {
+                    self.record.note(&blocked);
+                    self.place.block(blocked, now);
+                }
+                (Some(_), Turn::Last(_)) => {
+                    self.record.result = QueueResult::TimedOut;
+                    let waited_ms = between_ms(self.joined, now).unsigned_abs();
+                    return Err(refusal.queue_timeout(waited_ms));
+                }
+                (None, _) => return Err(self.refused(refusal)),
+            }
+        }
+    }
+
+    /// Tells how many wait at this gateway, whenever it is asked.
+    pub(crate) fn depth_later(&self) -> Box<dyn Fn() -> usize + Send + Sync> {
+        let gateway = Arc::clone(&self.gateway);
+        Box::new(move || gateway.queue.depth())
+    }
+
+    async fn try_again(
+        &self,
+        flight: &mut Flight,
+        asked: &mut Asked,
+        gate_priority: Priority,
+        now: Now,
+    ) -> Result<Admitted, (Option<Blocked>, Refusal)> {
+        let mut judged = asked.judge(flight, now).await.map_err(|refusal| (None, refusal))?;
+        judged.case.gate_priority = gate_priority.max(flight.identity.priority);
+        match pipeline::admit(flight, &judged, now).await {
+            Ok(hold) => Ok(Admitted { judged, hold, at: now }),
+            Err(refusal) => Err((blocked(&self.gateway, &judged, &refusal, now), refusal)),
+        }
+    }
+
+    fn refused(&mut self, refusal: Refusal) -> Refusal {
+        self.record.result = QueueResult::Refused;
+        refusal
+    }
+}
+
+/// What a refused request would wait for; `None` where waiting does not help.
+fn blocked(gateway: &Gateway, judged: &Judged, refusal: &Refusal, now: Now) -> Option<Blocked> {
+    let denial = refusal.denial.as_deref().filter(|denial| denial.may_wait())?;
+    let wait_ms = denial.retry_after_ms.unwrap_or(UNPREDICTED_MS).max(1);
+    let jitter_ms = if gateway.limits.gateways() > 1 {
+        let most_ms = (wait_ms / (100 / JITTER_PERCENT)).min(JITTER_MS_MAX);
+        (gateway.random_unit() * most_ms as f64) as u64
+    } else {
+        0
+    };
+    Some(Blocked {
+        lane: judged.case.lane(denial),
+        scope: denial.scope.clone(),
+        dimension: denial.dimension,
+        code: denial.code,
+        due_ms: now.monotonic_ms.saturating_add(wait_ms).saturating_add(jitter_ms),
+    })
+}
+
+/// Whether there may be room before the wait is over. Only of rates is it known when, and a gate may open by itself.
+fn heals_within(refusal: &Refusal, patience_ms: u64) -> bool {
+    let is_predicted = |denial: &&Denial| denial.code == RefusalCode::RateLimitExceeded;
+    let predicted = refusal.denial.as_deref().filter(is_predicted);
+    predicted.is_none_or(|denial| denial.retry_after_ms.is_none_or(|wait_ms| wait_ms <= patience_ms))
+}
+
+/// What metrics are told of a wait when it is over, however that comes about.
+struct Record {
+    began: Instant,
+    kind: &'static str,
+    dimension: Dimension,
+    result: QueueResult,
+}
+
+impl Record {
+    fn of(blocked: &Blocked) -> Self {
+        Self {
+            began: Instant::now(),
+            kind: blocked.scope.kind(),
+            dimension: blocked.dimension,
+            result: QueueResult::Left,
+        }
+    }
+
+    fn note(&mut self, blocked: &Blocked) {
+        (self.kind, self.dimension) = (blocked.scope.kind(), blocked.dimension);
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        metrics::queued(self.kind, self.dimension, self.result, self.began.elapsed());
+    }
+}
