@@ -6,6 +6,7 @@
 //! ask for (`inspect`), how is it rewritten for the upstream (`rewrite`), what did the answer use (`usage`); then add a
 //! folder with its cases under `golden/`.
 
+pub mod account_headers;
 pub mod errors;
 pub mod headers;
 pub mod jobs;
