@@ -324,6 +324,18 @@ fn a_tenant_alone_opens_it_for_itself_and_a_second_one_for_all() {
 }
 
 #[test]
+fn whoever_fails_late_is_believed_too() {
+    let mut world = open();
+    world.now_ms += OPEN_MS;
+    let mut of_one = world.pass(1).expect("a probe");
+    let mut of_another = world.pass(2).expect("a probe");
+    world.report(&mut of_one, failed(FailureKind::Silent));
+    assert_eq!(world.wait_ms(3), None);
+    world.report(&mut of_another, failed(FailureKind::Silent));
+    assert_eq!(world.wait_ms(3), Some(OPEN_MS));
+}
+
+#[test]
 fn a_tenant_that_is_served_closes_what_another_has_opened_alone() {
     let mut world = World::default();
     world.ask_often(FAILURES_IN_ROW, 1, failed(FailureKind::Status(500)));
