@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use uuid::Uuid;
 
 use crate::ids::UpstreamId;
@@ -305,6 +306,49 @@ impl Alert {
     }
 }
 
+/// What a webhook is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AlertEvent {
+    /// An alert was raised.
+    Raised,
+    /// An alert is over.
+    Cleared,
+    /// Nothing: somebody tries the webhook.
+    Test,
+}
+
+impl AlertEvent {
+    /// The word in SQL and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Raised => "alert.raised",
+            Self::Cleared => "alert.cleared",
+            Self::Test => "alert.test",
+        }
+    }
+
+    /// What is sent, under the event's own id. A test has no alert.
+    pub fn body(self, id: Uuid, at: DateTime<Utc>, alert: Option<&Alert>) -> String {
+        let alert = alert.map(|alert| {
+            json!({
+                "id": alert.id,
+                "kind": alert.kind,
+                "severity": alert.kind.severity(),
+                "subject": alert.subject,
+                "instance": alert.instance,
+                "title": alert.kind.title(),
+                "message": alert.message,
+                "advice": alert.kind.advice(),
+                "raised_at": alert.raised_at,
+                "last_seen_at": alert.last_seen_at,
+                "cleared_at": alert.cleared_at,
+                "count": alert.count,
+            })
+        });
+        json!({ "id": id, "event": self.as_str(), "at": at, "alert": alert }).to_string()
+    }
+}
+
 /// The message, cut to [`MESSAGE_CHARS_MAX`] characters.
 pub fn cut_message(message: String) -> String {
     match message.char_indices().nth(MESSAGE_CHARS_MAX) {
@@ -372,15 +416,14 @@ impl Watch {
         }
     }
 
-    /// Goes on with an alert that an earlier run left open. It is over unless it is seen again in time.
-    pub fn resumed(rule: Rule, episode: Episode, now: Moment) -> Self {
-        Self {
-            over_since_ms: Some(now.monotonic_ms),
-            last_seen_at: Some(episode.last_seen_at),
-            count: episode.count,
-            raised_at: Some(episode.raised_at),
-            ..Self::new(rule)
+    /// Goes on with an alert that an earlier run left open. It is over unless it is seen, or seen again, in time.
+    pub fn resume(&mut self, episode: Episode, now: Moment) {
+        if self.holds_since_ms.is_none() {
+            self.over_since_ms = Some(now.monotonic_ms);
         }
+        self.last_seen_at = self.last_seen_at.max(Some(episode.last_seen_at));
+        self.count = self.count.saturating_add(episode.count);
+        self.raised_at = Some(episode.raised_at);
     }
 
     /// It happened: by itself, and nothing says when it is over but that it does not happen again. Raised whatever the rule

@@ -2,6 +2,7 @@
 
 pub mod adjustments;
 pub mod alerts;
+pub mod alerts;
 pub mod audit;
 pub mod budgets;
 pub mod early_retries;

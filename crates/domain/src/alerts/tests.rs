@@ -166,14 +166,20 @@ fn an_alert_of_an_earlier_run_goes_on_or_is_over() {
         last_seen_at: now(50_000),
         count: 3,
     };
-    let mut again = Watch::resumed(RULE, episode, at(60_000));
+    let mut again = Watch::new(RULE);
+    again.resume(episode, at(60_000));
     again.holds(None, at(62_000));
     assert_eq!(again.turn(at(200_000)), None);
     assert_eq!(
         again.episode().map(|episode| (episode.raised_at, episode.count)),
         Some((now(0), 4))
     );
-    let mut over = Watch::resumed(RULE, episode, at(60_000));
+    let mut early = Watch::new(RULE);
+    early.holds(None, at(55_000));
+    early.resume(episode, at(60_000));
+    assert_eq!(early.turn(at(200_000)), None);
+    let mut over = Watch::new(RULE);
+    over.resume(episode, at(60_000));
     over.over(at(62_000));
     assert_eq!(over.turn(at(89_999)), None);
     assert_eq!(over.turn(at(90_000)), Some(episode));
