@@ -11,6 +11,7 @@ pub mod early_retries;
 pub mod error;
 pub mod explain;
 pub mod fields;
+pub mod jobs;
 pub mod keys;
 pub mod ledger;
 pub mod limits;
@@ -81,13 +82,14 @@ impl Control {
         Ok(self.store.ping().await?)
     }
 
-    /// Deletes a batch of what has ended: sessions, one-time links, failed sign-ins that no longer count. Returns how
-    /// many rows there were; call again while it is not zero.
+    /// Deletes a batch of what has ended: sessions, one-time links, failed sign-ins that no longer count, jobs
+    /// and their answers. Returns how many rows there were; call again while it is not zero.
     pub async fn delete_expired(&self, now: DateTime<Utc>) -> Result<u64, ControlError> {
         let sessions = self.store.delete_expired_sessions(now).await?;
         let links = self.store.delete_expired_links(now).await?;
         let failures = self.store.delete_sign_in_failures(now - sign_in::window()).await?;
-        Ok(sessions + links + failures)
+        let jobs = self.store.delete_expired_jobs(now).await?;
+        Ok(sessions + links + failures + jobs)
     }
 
     /// A new id, of whichever kind is asked for.

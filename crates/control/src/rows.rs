@@ -4,6 +4,7 @@ pub use store::audit::{AUDIT_PAGE_MAX, AuditEntry, AuditFilter};
 pub use store::budgets::Spent;
 pub use store::entries::{EntryCursor, EntryFilter, EntryPage, LedgerEntry, Named, PAGE_ENTRIES_MAX};
 pub use store::instances::Instance;
+pub use store::jobs::{JOBS_PAGE_MAX, JobFilter, JobRow, NamedJob};
 pub use store::keys::{KEYS_PAGE_MAX, KeyFilter, KeyRow};
 pub use store::models::{ModelRow, StoredPrice};
 pub use store::one_time_links::LinkPurpose;

@@ -1,0 +1,101 @@
+//! Asynchronous jobs: all of them for those who see everything, a manager's own tenant's, those of a member's own keys.
+//! Nobody sees here what they ask for, or what they are answered.
+
+use chrono::{DateTime, Utc};
+use domain::ids::JobId;
+use serde_json::{Value, json};
+use store::jobs::{self, JOBS_PAGE_MAX, JobFilter, NamedJob};
+
+use crate::actor::Reach;
+use crate::audit::Change;
+use crate::{Actor, Control, ControlError, commit};
+
+const NOT_FOUND: ControlError = ControlError::NotFound { what: "job" };
+
+/// Jobs of a list, the newest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobPage {
+    /// At most as many as were asked for and [`JOBS_PAGE_MAX`].
+    pub jobs: Vec<NamedJob>,
+    /// Where the next page starts; `None` on the last one.
+    pub next: Option<JobId>,
+}
+
+impl Control {
+    /// Jobs, the newest first, as far as the actor may see them; at most `count`, itself at most [`JOBS_PAGE_MAX`].
+    pub async fn jobs(&self, actor: &Actor, mut filter: JobFilter, count: i64) -> Result<JobPage, ControlError> {
+        match actor.reach()? {
+            Reach::Everything => {}
+            Reach::Tenant(own) => {
+                if filter.tenant_id.is_some_and(|asked| asked != own) {
+                    return Err(ControlError::Forbidden);
+                }
+                filter.tenant_id = Some(own);
+            }
+            Reach::Own(own, person) => {
+                let is_other = filter.tenant_id.is_some_and(|asked| asked != own)
+                    || filter.owner_id.is_some_and(|asked| asked != person);
+                if is_other {
+                    return Err(ControlError::Forbidden);
+                }
+                filter.tenant_id = Some(own);
+                filter.owner_id = Some(person);
+            }
+        }
+        let count = count.clamp(1, JOBS_PAGE_MAX);
+        let mut jobs = self.store.jobs(&filter, count + 1).await?;
+        let places = usize::try_from(count).unwrap_or_default();
+        let has_more = jobs.len() > places;
+        jobs.truncate(places);
+        let next = jobs.last().filter(|_| has_more).map(|last| last.job.id);
+        Ok(JobPage { jobs, next })
+    }
+
+    /// Calls a job off. Doing so when it is over changes nothing; answers whether it was called off now.
+    pub async fn cancel_job(&self, actor: &Actor, id: JobId, now: DateTime<Utc>) -> Result<bool, ControlError> {
+        let reach = actor.reach()?;
+        let mut transaction = self.store.begin().await?;
+        let found = jobs::lock(&mut transaction, id).await?;
+        let before = found.filter(|job| is_within(reach, job)).ok_or(NOT_FOUND)?;
+        if !may_cancel(actor, reach, &before) {
+            return Err(ControlError::Forbidden);
+        }
+        if !jobs::cancel(&mut transaction, id, now).await? {
+            return Ok(false);
+        }
+        let change = Change {
+            action: "job.cancel",
+            subject: format!("job:{id}"),
+            tenant_id: Some(before.job.subject.tenant_id),
+            before: Some(shown(&before)),
+            after: None,
+        };
+        self.note(&mut transaction, actor, now, change).await?;
+        commit(transaction).await?;
+        Ok(true)
+    }
+}
+
+fn is_within(reach: Reach, job: &NamedJob) -> bool {
+    let tenant = job.job.subject.tenant_id;
+    match reach {
+        Reach::Everything => true,
+        Reach::Tenant(own) => tenant == own,
+        Reach::Own(own, person) => tenant == own && job.owner_id == Some(person),
+    }
+}
+
+/// Auditors look on.
+fn may_cancel(actor: &Actor, reach: Reach, job: &NamedJob) -> bool {
+    actor.may_run(job.job.subject.tenant_id) || matches!(reach, Reach::Own(..))
+}
+
+fn shown(job: &NamedJob) -> Value {
+    json!({
+        "status": job.job.status,
+        "key_id": job.job.subject.key_id,
+        "model": job.job.subject.model,
+        "created_at": job.job.created_at,
+        "attempts": job.job.attempts,
+    })
+}
