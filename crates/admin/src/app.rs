@@ -42,6 +42,7 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/limits/edit") view=pages::limits::one::edit ssr=SsrMode::Async />
                 <Route path=path!("/priorities") view=pages::priorities::view ssr=SsrMode::Async />
                 <Route path=path!("/rehearsal") view=pages::rehearsal::view ssr=SsrMode::Async />
+                <Route path=path!("/queue") view=pages::queue::view ssr=SsrMode::Async />
                 <Route path=path!("/ledger") view=pages::ledger::list ssr=SsrMode::Async />
                 <Route path=path!("/ledger/:id") view=pages::ledger::entry ssr=SsrMode::Async />
                 <Route path=path!("/reports") view=pages::reports::view ssr=SsrMode::Async />

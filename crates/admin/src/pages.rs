@@ -17,6 +17,7 @@ pub mod overview;
 pub mod people;
 pub mod plans;
 pub mod priorities;
+pub mod queue;
 pub mod quota_tree;
 pub mod rehearsal;
 pub mod reports;

@@ -165,6 +165,7 @@ enum Place {
     Upstreams,
     Priorities,
     Rehearsal,
+    Queue,
     Ledger,
     Reports,
     People,
@@ -174,7 +175,7 @@ enum Place {
 }
 
 impl Place {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Overview,
         Self::QuotaTree,
         Self::Explain,
@@ -185,6 +186,7 @@ impl Place {
         Self::Upstreams,
         Self::Priorities,
         Self::Rehearsal,
+        Self::Queue,
         Self::Ledger,
         Self::Reports,
         Self::People,
@@ -205,6 +207,7 @@ impl Place {
             Self::Upstreams => "/upstreams",
             Self::Priorities => "/priorities",
             Self::Rehearsal => "/rehearsal",
+            Self::Queue => "/queue",
             Self::Ledger => "/ledger",
             Self::Reports => "/reports",
             Self::People => "/people",
@@ -230,6 +233,9 @@ impl Place {
             Self::Upstreams => "Upstreams",
             Self::Priorities => "Priorities",
             Self::Rehearsal => "Rehearsal",
+            Self::Queue if visitor.is_member() => "My jobs",
+            Self::Queue if visitor.is_manager() => "Jobs",
+            Self::Queue => "Queue and jobs",
             Self::Ledger if visitor.is_member() => "My requests",
             Self::Ledger => "Ledger",
             Self::Reports => "Reports",
@@ -243,7 +249,13 @@ impl Place {
     /// The navigation shows only what the role may open; the operations behind the pages decide for themselves.
     fn is_open_to(self, visitor: &Visitor) -> bool {
         match self {
-            Self::Overview | Self::QuotaTree | Self::Explain | Self::Keys | Self::Ledger | Self::Connect => true,
+            Self::Overview
+            | Self::QuotaTree
+            | Self::Explain
+            | Self::Keys
+            | Self::Queue
+            | Self::Ledger
+            | Self::Connect => true,
             Self::Tenants | Self::Priorities | Self::Reports | Self::People => !visitor.is_member(),
             Self::Plans | Self::Models | Self::Upstreams | Self::Rehearsal | Self::Settings | Self::Status => {
                 visitor.sees_everything()

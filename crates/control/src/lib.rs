@@ -24,6 +24,7 @@ pub mod people;
 pub mod plans;
 pub mod prices;
 pub mod priorities;
+pub mod queues;
 pub mod quota_tree;
 pub mod rehearsals;
 pub mod reports;

@@ -2,7 +2,6 @@
 
 pub mod adjustments;
 pub mod alerts;
-pub mod alerts;
 pub mod audit;
 pub mod budgets;
 pub mod early_retries;
@@ -26,6 +25,7 @@ pub mod rehearsals;
 pub mod rejections;
 pub mod reports;
 pub mod rollups;
+pub mod scope_names;
 pub mod sealing;
 pub mod sessions;
 pub mod settings;

@@ -720,6 +720,9 @@ fn identity_facts(
     facts.extend(more);
     facts.push(("Gateway", identity.instance.clone().into_any()));
     facts.push(("User agent", identity.user_agent.clone().unwrap_or_default().into_any()));
+    if let Some(job) = identity.job_id {
+        facts.push(("Job", view! { <code>{job.to_string()}</code> }.into_any()));
+    }
     if !tags.is_empty() {
         facts.push(("Tags", tags.into_any()));
     }
