@@ -1,7 +1,10 @@
 //! What to ask for.
 
+use domain::priority::Priority;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+
+use crate::labels::Labels;
 
 /// A chat request. Fields that have no method here are set by [`Self::field`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -10,6 +13,8 @@ pub struct ChatRequest {
     messages: Vec<Value>,
     #[serde(flatten)]
     fields: Map<String, Value>,
+    #[serde(skip)]
+    pub(crate) labels: Labels,
 }
 
 impl ChatRequest {
@@ -19,6 +24,7 @@ impl ChatRequest {
             model: model.into(),
             messages: Vec::new(),
             fields: Map::new(),
+            labels: Labels::default(),
         }
     }
 
@@ -57,6 +63,27 @@ impl ChatRequest {
     #[must_use]
     pub fn field(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.fields.insert(name.into(), value.into());
+        self
+    }
+
+    /// Says whom the request is for, if the key may name users.
+    #[must_use]
+    pub fn on_behalf_of(mut self, user: impl Into<String>) -> Self {
+        self.labels.user = Some(user.into());
+        self
+    }
+
+    /// Runs the request at this priority, if that is lower than the key's.
+    #[must_use]
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.labels.priority = Some(priority);
+        self
+    }
+
+    /// Adds a tag for the ledger, such as `project` and `search`.
+    #[must_use]
+    pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.tags.insert(name.into(), value.into());
         self
     }
 

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use protocol::headers;
+use serde_json::{Value, json};
 use simulator::{Behaviour, Simulator, SimulatorConfig};
 
-use super::{CallError, ChatRequest, Client, Retries, Settings, SettingsError};
+use crate::fake::{Answer, Fake, quick};
+use crate::{CallError, ChatRequest, Client, Labels, Priority, RetryBudget, SettingsError, Step};
 
 async fn simulator() -> Result<Simulator> {
     let config = SimulatorConfig {
@@ -17,15 +20,7 @@ async fn simulator() -> Result<Simulator> {
 
 /// Retries at once, so that no test waits.
 fn client(simulator: &Simulator) -> Result<Client> {
-    let settings = Settings {
-        timeout: Duration::from_secs(20),
-        retries: Retries {
-            retries_max: 2,
-            first_ms: 0,
-            longest_ms: 0,
-        },
-    };
-    Ok(Client::with_settings(&simulator.base_url(), "sk-tg-test", settings)?)
+    Ok(Client::with_settings(&simulator.base_url(), "sk-tg-test", quick())?)
 }
 
 fn ask(text: &str) -> ChatRequest {
@@ -132,45 +127,79 @@ async fn nobody_listening_is_a_failed_connection() -> Result<()> {
 
 #[tokio::test]
 async fn a_retry_says_how_many_went_before_it() -> Result<()> {
-    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
-    let base_url = format!("http://{}/v1", listener.local_addr()?);
-    let counts = std::sync::Arc::clone(&seen);
-    // A server that has nothing but refusals, and closes after each.
-    let server = tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let counts = std::sync::Arc::clone(&counts);
-            let refuse = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-                let count = protocol::headers::caller_retries(request.headers());
-                counts.lock().map(|mut counts| counts.push(count)).ok();
-                let body = http_body_util::Full::<bytes::Bytes>::from("busy");
-                async move { http::Response::builder().status(503).body(body) }
-            });
-            let io = hyper_util::rt::TokioIo::new(stream);
-            let _ = hyper::server::conn::http1::Builder::new()
-                .keep_alive(false)
-                .serve_connection(io, refuse)
-                .await;
-        }
-    });
-    let settings = Settings {
-        timeout: Duration::from_secs(20),
-        retries: Retries {
-            retries_max: 2,
-            first_ms: 0,
-            longest_ms: 0,
-        },
-    };
-    let error = Client::with_settings(&base_url, "any", settings)?
-        .chat(&ask("hello"))
-        .await;
-    server.abort();
+    let refusals = [429, 503, 500].map(|status| Answer::json(status, &json!({})));
+    let fake = Fake::start(refusals).await?;
+    let error = fake.client().chat(&ask("hello")).await;
     let Err(CallError::Unavailable(refusal)) = error else {
         panic!("{error:?}");
     };
-    assert_eq!((refusal.status, refusal.message.as_str()), (503, "Service Unavailable"));
-    let counts = seen.lock().map(|counts| counts.clone()).unwrap_or_default();
+    assert_eq!(
+        (refusal.status, refusal.message.as_str()),
+        (500, "Internal Server Error")
+    );
+    let counts: Vec<Option<i32>> = fake
+        .asked()
+        .iter()
+        .map(|asked| headers::caller_retries(&asked.headers))
+        .collect();
     assert_eq!(counts, [Some(0), Some(1), Some(2)]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_spent_budget_is_not_asked_of_again() -> Result<()> {
+    let refusal = Answer::refusal(429, "budget_exhausted").header("retry-after", "1");
+    let fake = Fake::start([refusal]).await?;
+    let error = fake.client().chat(&ask("hello")).await;
+    assert!(matches!(error, Err(CallError::BudgetExhausted(_))), "{error:?}");
+    assert_eq!(fake.asked().len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn clones_share_their_retry_budget() -> Result<()> {
+    let fake = Fake::start((0..9).map(|_| Answer::refusal(503, "queue_full"))).await?;
+    let mut settings = quick();
+    settings.retry_budget = RetryBudget::Limited {
+        percent: 0,
+        reserve_per_minute: 1,
+    };
+    let client = fake.client_with(settings);
+    for asked in [2, 3, 4] {
+        let error = client.clone().chat(&ask("hello")).await;
+        assert!(matches!(error, Err(CallError::Unavailable(_))), "{error:?}");
+        assert_eq!(fake.asked().len(), asked);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_says_whom_it_is_for_and_how_urgent_it_is() -> Result<()> {
+    let fake = Fake::start([Answer::json(200, &json!({}))]).await?;
+    let mut settings = quick();
+    settings.labels = Labels {
+        priority: Some(Priority::Low),
+        tags: [("team".to_owned(), "web".to_owned())].into(),
+        ..Labels::default()
+    };
+    let client = fake.client_with(settings);
+    let request = ask("hello").on_behalf_of("ann").tag("project", "search");
+    client.chat(&request).await?;
+    let asked = &fake.asked()[0];
+    assert_eq!(asked.path, "/v1/chat/completions");
+    assert_eq!(asked.header("authorization"), "Bearer sk-tg-test");
+    assert_eq!(headers::user(&asked.headers), Ok(Some("ann")));
+    assert_eq!(headers::priority(&asked.headers), Ok(Some(Priority::Low)));
+    assert_eq!(asked.header("x-tollgate-tags"), "project=search,team=web");
+    let body: Value = serde_json::from_slice(&asked.body)?;
+    assert_eq!(
+        body.as_object().map(|body| body.keys().collect::<Vec<_>>()),
+        Some(vec![&"messages".to_owned(), &"model".to_owned()])
+    );
+
+    let error = client.chat(&ask("hello").tag("a,b", "c")).await;
+    assert!(matches!(error, Err(CallError::Unsendable(_))), "{error:?}");
+    assert_eq!(fake.asked().len(), 1);
     Ok(())
 }
 
@@ -185,13 +214,14 @@ async fn silence_ends_with_the_time_out() -> Result<()> {
         ..SimulatorConfig::default()
     })
     .await?;
-    let settings = Settings {
-        timeout: Duration::from_millis(50),
-        ..Settings::default()
-    };
+    let mut settings = quick();
+    settings.timeouts.total_ms = 50;
     let client = Client::with_settings(&simulator.base_url(), "any", settings)?;
     let error = client.chat(&ask("hello")).await;
-    assert!(matches!(error, Err(CallError::TimedOut(_))), "{error:?}");
+    assert!(
+        matches!(error, Err(CallError::TimedOut { step: Step::Total, .. })),
+        "{error:?}"
+    );
     simulator.stop().await;
     Ok(())
 }
@@ -219,29 +249,6 @@ async fn streams_that_do_not_end_well_say_so() -> Result<()> {
     }
     simulator.stop().await;
     Ok(())
-}
-
-#[test]
-fn a_spent_budget_is_told_from_a_rate_limit() {
-    let refusal = |code: &str| crate::Refusal {
-        status: 429,
-        code: Some(code.into()),
-        message: "no".into(),
-        scope: Some("tenant:x".into()),
-        retry_after: None,
-        request_id: None,
-    };
-    let spent = CallError::refused(refusal("budget_exhausted"));
-    assert!(matches!(spent, CallError::BudgetExhausted(_)) && !spent.is_worth_retrying());
-    for passing in [
-        "budget_held",
-        "rate_limit_exceeded",
-        "concurrency_limit_exceeded",
-        "priority_gated",
-    ] {
-        let limited = CallError::refused(refusal(passing));
-        assert!(matches!(limited, CallError::RateLimited(_)) && limited.is_worth_retrying());
-    }
 }
 
 #[test]
