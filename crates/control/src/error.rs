@@ -83,12 +83,17 @@ impl ControlError {
 }
 
 /// Named constraints, each mapped once to the field it speaks of.
-const CONSTRAINTS: [(&str, &str, &str); 6] = [
+const CONSTRAINTS: [(&str, &str, &str); 7] = [
     ("tenants_name", "name", "another tenant has this name"),
     ("plans_name", "name", "another plan has this name"),
     ("people_email", "email", "somebody with this address exists already"),
     ("upstreams_name", "name", "another upstream has this name"),
     ("models_pkey", "name", "another model has this name"),
+    (
+        "alert_webhook_pkey",
+        "url",
+        "somebody else has set a webhook meanwhile; read it again",
+    ),
     (
         "limits_slot",
         "dimension",

@@ -6,6 +6,7 @@
 //! give are re-exported in [`rows`].
 
 pub mod actor;
+pub mod alerts;
 pub mod audit;
 pub mod early_retries;
 pub mod error;
@@ -39,7 +40,8 @@ pub mod usage_csv;
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Duration, Utc};
+use domain::alerts::ALERTS_KEPT_DAYS;
 use store::random::{self, Random};
 use store::sealing::SecretKey;
 use store::{Store, StoreError, Transaction};
@@ -90,7 +92,11 @@ impl Control {
         let links = self.store.delete_expired_links(now).await?;
         let failures = self.store.delete_sign_in_failures(now - sign_in::window()).await?;
         let jobs = self.store.delete_expired_jobs(now).await?;
-        Ok(sessions + links + failures + jobs)
+        let alerts = self
+            .store
+            .delete_old_alerts(now - Duration::days(ALERTS_KEPT_DAYS))
+            .await?;
+        Ok(sessions + links + failures + alerts + jobs)
     }
 
     /// A new id, of whichever kind is asked for.
