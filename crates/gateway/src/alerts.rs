@@ -4,17 +4,27 @@
 //! There is no queue that could overflow: only how things stand, for a bounded number of subjects. While Postgres is away
 //! that goes on changing, and is written when Postgres is back.
 
+mod keeping;
+mod webhook;
+
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use domain::alerts::{AlertKind, AlertSubject, Episode, Moment, Watch, cut_message};
+use chrono::{DateTime, Utc};
+use domain::alerts::{Alert, AlertKind, AlertSubject, Episode, Moment, Watch, cut_message};
 use domain::ids::UpstreamId;
 use domain::instances::{BreakerState, BreakerStatus, Degraded};
 use parking_lot::Mutex;
+use store::random::{self, Random};
 use tokio::sync::Notify;
+use uuid::Uuid;
 
 use crate::clock::Clock;
+
+pub(crate) use keeping::keep_alerts;
+pub use webhook::SIGNATURE_HEADER;
+pub(crate) use webhook::deliver_alerts;
 
 /// Kinds and subjects that are watched at once, at most. What is beyond is left out, and the log says so.
 const WATCHED_MAX: usize = 1_000;
@@ -33,8 +43,12 @@ const OF_THE_STATUS: [AlertKind; 6] = [
 #[derive(Clone)]
 pub struct Alerts {
     clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
     book: Arc<Mutex<Book>>,
+    /// Something was raised or cleared.
     changed: Arc<Notify>,
+    /// Something may be on its way to the webhook.
+    written: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -47,15 +61,31 @@ struct Book {
 struct Watched {
     watch: Watch,
     message: String,
+    row: Option<Row>,
+}
+
+/// The alert as Postgres is to know it.
+#[derive(Clone, Copy)]
+struct Row {
+    id: Uuid,
+    raised_at: DateTime<Utc>,
+    /// What it counted before the watch began with it: of an earlier run, or before it was over and soon was not.
+    earlier_count: u64,
+    /// What it was, and when it was over, where that is to be written yet.
+    over: Option<(Episode, DateTime<Utc>)>,
+    /// When it was written last, by the monotonic clock.
+    written_ms: Option<u64>,
 }
 
 impl Alerts {
     /// Nothing was seen yet.
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
         Self {
             clock,
+            random,
             book: Arc::default(),
             changed: Arc::default(),
+            written: Arc::default(),
         }
     }
 
@@ -153,18 +183,22 @@ impl Alerts {
         let Some(watched) = book.watched(kind, subject) else {
             return;
         };
-        let before = watched.watch.episode();
+        let counted = |watched: &Watched| watched.watch.episode().map(|episode| episode.count);
+        let before = counted(watched);
         look(&mut watched.watch, now);
-        watched.watch.turn(now);
-        let after = watched.watch.episode();
+        let has_changed = watched.turn(now, || self.new_id(now));
         // What it was when it began, or began again: a figure that grows meanwhile is nobody's news.
-        let count = |episode: Option<Episode>| episode.map_or(0, |episode| episode.count);
-        if before.is_none() || count(before) != count(after) {
+        if before.is_none() || before != counted(watched) {
             watched.message = cut_message(message());
         }
-        if before.is_some() != after.is_some() {
+        if has_changed {
             self.changed.notify_one();
         }
+    }
+
+    fn new_id(&self, now: Moment) -> Uuid {
+        let ms = u64::try_from(now.wall.timestamp_millis()).unwrap_or(0);
+        uuid::Builder::from_unix_timestamp_millis(ms, &random::bytes(&*self.random)).into_uuid()
     }
 
     fn now(&self) -> Moment {
@@ -194,7 +228,72 @@ impl Book {
             Entry::Vacant(entry) => Some(entry.insert(Watched {
                 watch: Watch::new(kind.rule()),
                 message: String::new(),
+                row: None,
             })),
         }
     }
 }
+
+impl Watched {
+    /// Lets time go by. Whether it was raised or cleared with it.
+    fn turn(&mut self, now: Moment, new_id: impl FnOnce() -> Uuid) -> bool {
+        if let Some(episode) = self.watch.turn(now) {
+            if let Some(row) = &mut self.row {
+                row.over = Some((episode, now.wall));
+            }
+            return true;
+        }
+        let Some(episode) = self.watch.episode() else {
+            return false;
+        };
+        match &mut self.row {
+            None => {
+                self.row = Some(Row::new(new_id(), episode));
+                true
+            }
+            // It is so again before anybody was told that it was over: it goes on.
+            Some(row) => match row.over.take() {
+                Some((over, _)) => {
+                    row.earlier_count = row.earlier_count.saturating_add(over.count);
+                    true
+                }
+                None => false,
+            },
+        }
+    }
+
+    /// The alert, open or just over; `None` where there is none.
+    fn alert(&self, kind: AlertKind, subject: &AlertSubject, instance: &str) -> Option<Alert> {
+        let row = self.row?;
+        let (episode, cleared_at) = match row.over {
+            Some((episode, cleared_at)) => (episode, Some(cleared_at)),
+            None => (self.watch.episode()?, None),
+        };
+        Some(Alert {
+            id: row.id,
+            kind,
+            subject: subject.clone(),
+            instance: instance.to_owned(),
+            message: self.message.clone(),
+            raised_at: row.raised_at,
+            last_seen_at: episode.last_seen_at,
+            cleared_at,
+            count: row.earlier_count.saturating_add(episode.count),
+        })
+    }
+}
+
+impl Row {
+    fn new(id: Uuid, episode: Episode) -> Self {
+        Self {
+            id,
+            raised_at: episode.raised_at,
+            earlier_count: 0,
+            over: None,
+            written_ms: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

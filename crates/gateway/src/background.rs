@@ -13,6 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::alerts::{deliver_alerts, keep_alerts};
 use crate::budgets::{REREAD_INTERVAL_MS, Which};
 use crate::clock::minute_of;
 use crate::policy::{KeeperError, VERSION_INTERVAL_MS};
@@ -71,6 +72,8 @@ impl Gateway {
         self.spawn(tasks, stop, "queue", keep_queue);
         self.spawn(tasks, stop, "sweep", sweep);
         self.spawn(tasks, stop, "status", report);
+        self.spawn(tasks, stop, "alerts", keep_alerts);
+        self.spawn(tasks, stop, "webhook", deliver_alerts);
     }
 
     fn spawn<F>(

@@ -129,6 +129,7 @@ pub struct Gateway {
     pub(crate) quirks: Quirks,
     pub(crate) rejections: Rejections,
     pub(crate) alerts: Alerts,
+    pub(crate) secret_key: Arc<SecretKey>,
     pub(crate) tasks: TaskTracker,
     /// Cancelled when the grace of a stop is over: answers still under way end at once, as the gateway's own error.
     pub(crate) ending: CancellationToken,
@@ -173,7 +174,7 @@ impl Gateway {
             parts.store.clone(),
             Arc::clone(&parts.clock),
             open_credentials(Arc::clone(&parts.secret_key)),
-            KeptPolicy::new(&parts.data_dir, parts.secret_key),
+            KeptPolicy::new(&parts.data_dir, Arc::clone(&parts.secret_key)),
         );
         let budgets = Budgets::new(
             parts.store.clone(),
@@ -183,7 +184,7 @@ impl Gateway {
             parts.instance.clone(),
             parts.recovered_seq,
         );
-        let alerts = Alerts::new(Arc::clone(&parts.clock));
+        let alerts = Alerts::new(Arc::clone(&parts.clock), Arc::clone(&parts.random));
         Arc::new(Self {
             started_at: parts.clock.now().wall,
             instance: parts.instance,
@@ -202,6 +203,7 @@ impl Gateway {
             quirks: Quirks::default(),
             rejections: Rejections::default(),
             alerts,
+            secret_key: parts.secret_key,
             tasks: TaskTracker::new(),
             ending: CancellationToken::new(),
             flights: Flights::default(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use domain::alerts::AlertKind;
 use domain::ledger::{Rejection, Settlement};
 use domain::limits::Dimension;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
@@ -75,6 +76,14 @@ pub fn describe() {
     describe_histogram!(
         QUEUE_SECONDS,
         "Time that requests waited for room, by what became of them."
+    );
+    describe_gauge!(
+        "tollgate_alerts_open",
+        "Alerts of this gateway that are not over, by kind."
+    );
+    describe_counter!(
+        "tollgate_alert_deliveries_total",
+        "Attempts to tell the webhook of an alert, by result: delivered, failed, given_up."
     );
     describe_gauge!("tollgate_holds", "Requests admitted and not ended.");
     describe_gauge!("tollgate_scopes", "Scopes that have counters in memory.");
@@ -182,6 +191,16 @@ pub(crate) fn ledger_lost() {
 /// A background task that panicked.
 pub(crate) fn task_panicked(name: &'static str) {
     counter!("tollgate_task_panics_total", "task" => name).increment(1);
+}
+
+/// Alerts of one kind that are open.
+pub(crate) fn open_alerts(kind: AlertKind, count: usize) {
+    gauge!("tollgate_alerts_open", "kind" => kind.as_str()).set(count as f64);
+}
+
+/// An attempt to tell the webhook of something.
+pub(crate) fn alert_delivery(result: &'static str) {
+    counter!("tollgate_alert_deliveries_total", "result" => result).increment(1);
 }
 
 /// A request that ran. `model` is a configured one.
