@@ -1,6 +1,7 @@
 //! Everything that crosses crates, in one binary: one link for all.
 
 mod admission;
+mod backpressure;
 mod chain;
 mod console;
 mod control;
@@ -18,6 +19,7 @@ mod plans;
 mod policy;
 mod priorities;
 mod process;
+mod queue;
 mod quota_tree;
 mod rehearsal;
 mod secrets;

@@ -176,11 +176,17 @@ impl Browser {
 
     /// Posts JSON with a key, and leaves the answer to be read.
     pub async fn stream_json(&self, path: &str, key: &str, body: &Value) -> Stream {
+        self.stream_json_with(path, key, &[], body).await
+    }
+
+    /// The same with more headers.
+    pub async fn stream_json_with(&self, path: &str, key: &str, more: &[(&str, &str)], body: &Value) -> Stream {
         let bearer = format!("Bearer {key}");
-        let headers = [
+        let mut headers = vec![
             (CONTENT_TYPE.as_str(), "application/json"),
             (AUTHORIZATION.as_str(), bearer.as_str()),
         ];
+        headers.extend(more);
         let response = self
             .request(Method::POST, path, &headers, body.to_string().into())
             .await;

@@ -206,6 +206,11 @@ impl Tollgate {
         Mortal::start(self.common.clone(), name).await
     }
 
+    /// What one more gateway would be started with.
+    pub fn settings(&self, instance: &str, data_dir: &Path) -> Settings {
+        self.common.settings(instance, data_dir)
+    }
+
     /// Its data directory.
     pub fn data_dir(&self) -> &Path {
         self.data_dir.path()
