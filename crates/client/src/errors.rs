@@ -138,8 +138,8 @@ pub enum CallError {
         /// Why it is not waited for any longer; absent where there was just no more time.
         source: Option<Box<CallError>>,
     },
-    /// A job ended without an answer and without saying why: it was cancelled, or waited too long. Send the request again
-    /// if the answer is still wanted.
+    /// A job ended and has no answer: it was called off, waited too long, or its answer was deleted since. Send the request
+    /// again if the answer is still wanted.
     #[error("job {job_id} is {status} and has no answer")]
     JobEnded {
         /// The job.

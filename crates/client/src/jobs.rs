@@ -86,7 +86,8 @@ impl Job {
             (JobStatus::Completed | JobStatus::Failed, Some(response), _) => {
                 Err(refused(response.status_code, &response.body, self.id))
             }
-            (_, None, Some(error)) if !error.is_null() => Err(refused(200, &json!({ "error": error }), self.id)),
+            // Of a job that was called off or expired, the error is only what was in its way when it was last tried.
+            (JobStatus::Failed, None, Some(error)) => Err(refused(200, &json!({ "error": error }), self.id)),
             _ => Err(ended),
         }
     }

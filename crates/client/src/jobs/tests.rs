@@ -193,8 +193,14 @@ fn a_failed_job_fails_as_the_request_would_have() {
 
 #[test]
 fn a_job_without_an_answer_says_how_it_ended() {
-    for status in ["failed", "cancelled", "expired", "completed"] {
-        let ended = read(job(status, json!({}))).into_answer();
+    let in_the_way = json!({ "error": { "message": "no room", "code": "rate_limit_exceeded" } });
+    for (status, more) in [
+        ("failed", json!({})),
+        ("cancelled", in_the_way.clone()),
+        ("expired", in_the_way),
+        ("completed", json!({})),
+    ] {
+        let ended = read(job(status, more)).into_answer();
         let Err(CallError::JobEnded { job_id, status: ended }) = ended else {
             panic!("{ended:?}");
         };
