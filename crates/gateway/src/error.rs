@@ -5,6 +5,7 @@ use axum::response::Response;
 use domain::ids::RequestId;
 use domain::limits::Scope;
 use domain::readings::Reading;
+use domain::refusals::RefusalCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use limits::Tightest;
@@ -16,6 +17,8 @@ use crate::refusal::Refusal;
 /// The gateway's id of a request: what to search the ledger for.
 pub(crate) const X_TOLLGATE_REQUEST_ID: HeaderName = HeaderName::from_static("x-tollgate-request-id");
 const X_RATELIMIT_REASON: HeaderName = HeaderName::from_static("x-ratelimit-reason");
+/// Official SDKs obey it. Without it, some of them sleep through `Retry-After` until a budget's next period.
+const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// A refusal.
 pub(crate) fn refused(id: RequestId, refusal: &Refusal) -> Response {
@@ -28,6 +31,9 @@ pub(crate) fn refused(id: RequestId, refusal: &Refusal) -> Response {
     let headers = response.headers_mut();
     set_id(headers, id);
     set_number(headers, RETRY_AFTER, refusal.retry_after_seconds);
+    if refusal.code == RefusalCode::BudgetExhausted {
+        headers.insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
+    }
     if let Some((scope, dimension)) = place
         && let Ok(reason) = HeaderValue::from_str(&format!("{} {dimension}", shown_scope(scope)))
     {
