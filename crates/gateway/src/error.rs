@@ -62,6 +62,41 @@ pub(crate) fn upstream(id: RequestId, status: u16, body: &ErrorBody, retry_after
     response
 }
 
+/// A question about jobs that cannot be understood.
+pub(crate) fn invalid(param: &'static str, message: String) -> Response {
+    let body = ErrorBody::refusal(RefusalCode::InvalidRequest, message).with_param(Some(param));
+    json(RefusalCode::InvalidRequest.status(), &body)
+}
+
+/// No job of this id, as far as the caller may know.
+pub(crate) fn no_such_job() -> Response {
+    let body = ErrorBody {
+        message: "There is no job of this id. Jobs are kept for a week after their end.".to_owned(),
+        kind: "invalid_request_error".into(),
+        param: Some("id".to_owned()),
+        code: Some("job_not_found".into()),
+        retry_after: None,
+        scope: None,
+    };
+    json(404, &body)
+}
+
+/// Postgres does not tell of jobs, or too many ask for them.
+pub(crate) fn jobs_unavailable() -> Response {
+    let retry_after = Some(1);
+    let body = ErrorBody {
+        message: "Jobs cannot be looked up at the moment. Retry shortly.".to_owned(),
+        kind: "service_unavailable".into(),
+        param: None,
+        code: Some("jobs_unavailable".into()),
+        retry_after,
+        scope: None,
+    };
+    let mut response = json(503, &body);
+    set_number(response.headers_mut(), RETRY_AFTER, retry_after);
+    response
+}
+
 /// A failure of the gateway. What lies beneath is in the log, under the same id.
 pub(crate) fn gateway(id: RequestId) -> Response {
     let mut response = json(500, &gateway_body(&format!("quote request {id}")));

@@ -268,7 +268,7 @@ fn lost(record: &JournalRecord, error: &AppendError) {
     );
 }
 
-fn log_rejection(rejection: &Rejection) {
+pub(crate) fn log_rejection(rejection: &Rejection) {
     tracing::info!(
         target: "tollgate::ledger",
         request_id = %rejection.identity.id,

@@ -50,6 +50,8 @@ pub enum RunEnd {
         not_before: DateTime<Utc>,
         /// What was in its way; as before when absent, and then it does not count as a denial.
         error: Option<JobError>,
+        /// Whether the run left a row in the ledger all the same.
+        has_row: bool,
     },
     /// The provider failed: tried again from `not_before` on. It counts as an attempt, and has a row in the ledger.
     Retry {
@@ -242,19 +244,25 @@ impl Store {
     pub async fn end_run(&self, claim: Claim, end: &RunEnd, now: DateTime<Utc>) -> Result<bool, StoreError> {
         in_time(WAIT_MS, async {
             let done = match end {
-                RunEnd::PutBack { not_before, error } => {
+                RunEnd::PutBack {
+                    not_before,
+                    error,
+                    has_row,
+                } => {
                     sqlx::query!(
                         "update jobs
                          set status = 'waiting', claim_token = null, heartbeat_at = null, not_before = $3,
                              started_at = case when attempts = 0 then null else started_at end,
                              denials = denials + case when $4::text is null then 0 else 1 end,
-                             error_code = coalesce($4, error_code), error_message = coalesce($5, error_message)
+                             error_code = coalesce($4, error_code), error_message = coalesce($5, error_message),
+                             is_booked = is_booked or $6
                          where id = $1 and claim_token = $2 and status = 'running'",
                         claim.id.0,
                         claim.token,
                         not_before,
                         error.as_ref().map(|error| error.code.as_str()),
                         error.as_ref().map(|error| error.message.as_str()),
+                        has_row,
                     )
                     .execute(self.pool())
                     .await?

@@ -1,0 +1,244 @@
+//! Asynchronous jobs: a request that finds no room is written down instead of being refused, if its caller agrees, and run
+//! when there is room.
+//!
+//! A job holds nothing while it waits. It lives in Postgres, so that any gateway may run it: [`worker`] claims what is due,
+//! [`run`] sends it through the same steps as every other request, at the lowest priority and past the queue, and [`api`]
+//! tells callers what became of it. Whatever a gateway writes counts only as long as its claim stands.
+
+pub(crate) mod api;
+mod booking;
+mod kept;
+mod run;
+pub(crate) mod worker;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::response::Response;
+use chrono::Duration;
+use domain::error_chain::chain;
+use domain::ids::JobId;
+use domain::jobs::{JOB_REQUEST_BYTES_MAX, JOB_WAIT_HOURS, JobError, JobStatus, job_retry_ms};
+use parking_lot::Mutex;
+use protocol::headers;
+use protocol::jobs::ShownJob;
+use store::jobs::claims::Claim;
+use store::jobs::{JobSubject, NewJob};
+use store::sealing::{Purpose, SecretKey};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::asked::Asked;
+use crate::flight::Flight;
+use crate::refusal::Refusal;
+use crate::{Gateway, metrics};
+use kept::KeptRequest;
+
+/// Jobs that run at one gateway at once.
+pub const JOBS_RUNNING_MAX: usize = 16;
+/// Callers that ask Postgres about jobs at once, at one gateway: the connections are those of its background tasks.
+const CALLERS_MAX: usize = 2;
+/// How long a caller waits for its turn among them, in milliseconds.
+const CALLER_TURN_MS: u64 = 2_000;
+
+/// The jobs that run here.
+pub(crate) struct Jobs {
+    running: Mutex<HashMap<JobId, Running>>,
+    /// Rung when there may be something to do.
+    bell: Notify,
+    /// Nothing is claimed or sent any more once the process stops.
+    stopping: CancellationToken,
+    callers: Semaphore,
+}
+
+/// A job that runs here.
+struct Running {
+    claim: Claim,
+    /// Ends the run: the job was called off, or the claim is lost.
+    unwanted: CancellationToken,
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self {
+            running: Mutex::default(),
+            bell: Notify::new(),
+            stopping: CancellationToken::new(),
+            callers: Semaphore::new(CALLERS_MAX),
+        }
+    }
+}
+
+impl Jobs {
+    /// How many run here.
+    pub(crate) fn count_running(&self) -> usize {
+        self.running.lock().len()
+    }
+
+    /// The claims of those that run here.
+    fn claims(&self) -> Vec<Claim> {
+        self.running.lock().values().map(|running| running.claim).collect()
+    }
+
+    /// Ends the run of a job, if it is here.
+    fn stop(&self, id: JobId) {
+        if let Some(running) = self.running.lock().get(&id) {
+            running.unwanted.cancel();
+        }
+    }
+
+    /// A turn to ask Postgres for a caller; `None` where too many others do.
+    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        let turn = timeout(std::time::Duration::from_millis(CALLER_TURN_MS), self.callers.acquire());
+        turn.await.ok()?.ok()
+    }
+}
+
+impl Gateway {
+    /// Claims no more jobs, and gives back those that were not sent yet. Those under way go on.
+    pub fn stop_jobs(&self) {
+        self.jobs.stopping.cancel();
+    }
+}
+
+/// Answers a request that was refused with a job instead, if its caller agrees and Postgres takes it.
+///
+/// # Errors
+/// With the flight, when the refusal stands.
+pub(crate) async fn degrade(flight: Flight, asked: &Asked, refusal: &Refusal) -> Result<Response, Box<Flight>> {
+    let preferences = headers::preferences(&asked.headers);
+    let is_agreed = preferences.responds_async || flight.caller.key.degrades;
+    let body = asked.request.body();
+    let may_degrade =
+        is_agreed && refusal.code.may_degrade() && !asked.request.is_streamed() && body.len() <= JOB_REQUEST_BYTES_MAX;
+    if !may_degrade {
+        return Err(Box::new(flight));
+    }
+    let kept = KeptRequest::new(&asked.headers, body.clone());
+    let (answer, answered) = oneshot::channel();
+    let gateway = Arc::clone(&flight.gateway);
+    // On a task of its own: a job that was taken while its caller left would run for nobody.
+    gateway
+        .tasks
+        .spawn(accept(flight, kept, asked.endpoint, refusal.clone(), answer));
+    match answered.await {
+        Ok(Ok(job)) => Ok(api::accepted(&job, preferences.responds_async)),
+        Ok(Err(flight)) => Err(flight),
+        // It panicked; the flight has booked that.
+        Err(_) => Ok(crate::error::panicked()),
+    }
+}
+
+async fn accept(
+    flight: Flight,
+    kept: KeptRequest,
+    endpoint: &'static str,
+    refusal: Refusal,
+    answer: oneshot::Sender<Result<ShownJob, Box<Flight>>>,
+) {
+    let gateway = Arc::clone(&flight.gateway);
+    let Some(job) = write_down(&flight, kept, endpoint, &refusal).await else {
+        // A caller that left meanwhile drops it.
+        let _ = answer.send(Err(Box::new(flight)));
+        return;
+    };
+    flight.hand_over();
+    metrics::job_became(JobStatus::Waiting);
+    gateway.jobs.bell.notify_one();
+    let id = job.id;
+    if answer.send(Ok(job)).is_err() {
+        let now = gateway.clock.now().wall;
+        if let Err(error) = gateway.store.cancel_job(id, now).await {
+            tracing::warn!(error = chain(&error), job_id = %id, "a job whose caller left runs all the same");
+        }
+    }
+}
+
+/// Writes the job down; `None` where there is no place for it, or Postgres does not take it.
+async fn write_down(flight: &Flight, kept: KeptRequest, endpoint: &'static str, refusal: &Refusal) -> Option<ShownJob> {
+    let gateway = &flight.gateway;
+    let now = gateway.clock.now().wall;
+    let id = JobId::new(now, gateway.random());
+    let request = seal(gateway, Purpose::JobRequest, id, kept.into_bytes()).await;
+    let told_ms = refusal.retry_after_seconds.map(|seconds| seconds.saturating_mul(1_000));
+    let wait_ms = job_retry_ms(0, told_ms, gateway.random_unit());
+    let job = NewJob {
+        id,
+        subject: JobSubject {
+            tenant_id: flight.identity.tenant_id,
+            key_id: flight.identity.key_id,
+            user_id: flight.identity.user_id.clone(),
+            model: flight.identity.model.as_deref().unwrap_or_default().to_owned(),
+            dialect: flight.identity.dialect,
+            endpoint: endpoint.to_owned(),
+            tags: flight.identity.tags.clone(),
+            user_agent: flight.identity.user_agent.clone(),
+        },
+        created_at: now,
+        expires_at: now + Duration::hours(JOB_WAIT_HOURS),
+        not_before: now + Duration::milliseconds(i64::try_from(wait_ms).unwrap_or(i64::MAX)),
+        error: error_of(refusal),
+        request,
+    };
+    let Some(_turn) = gateway.jobs.turn().await else {
+        tracing::warn!("too many jobs are being written down at once; a request is refused instead");
+        return None;
+    };
+    match gateway.store.add_job(&job).await {
+        Ok(true) => Some(ShownJob {
+            id,
+            status: JobStatus::Waiting,
+            created_at: job.created_at,
+            started_at: None,
+            finished_at: None,
+            expires_at: job.expires_at,
+            model: job.subject.model,
+            attempts: 0,
+            error: Some(job.error),
+            response: None,
+        }),
+        // The tenant has as many as may wait.
+        Ok(false) => None,
+        Err(error) => {
+            tracing::warn!(
+                error = chain(&error),
+                "a job cannot be written down; its request is refused instead"
+            );
+            None
+        }
+    }
+}
+
+fn error_of(refusal: &Refusal) -> JobError {
+    JobError {
+        code: refusal.code.as_str().to_owned(),
+        message: refusal.message.clone(),
+    }
+}
+
+/// Seals what a job carries. Bodies are large: not on a thread that others wait for.
+async fn seal(gateway: &Gateway, purpose: Purpose, id: JobId, plain: Vec<u8>) -> Vec<u8> {
+    let (key, random) = (Arc::clone(&gateway.secret_key), Arc::clone(&gateway.random));
+    blocking(move || key.seal(purpose, &id.to_string(), &plain, &*random)).await
+}
+
+/// Opens it again; `None` where it was sealed under another key, or for another job.
+async fn open(key: &Arc<SecretKey>, purpose: Purpose, id: JobId, sealed: Vec<u8>) -> Option<Vec<u8>> {
+    let key = Arc::clone(key);
+    let opened = blocking(move || key.open(purpose, &id.to_string(), &sealed)).await;
+    match opened {
+        Ok(plain) => Some(plain),
+        Err(error) => {
+            tracing::error!(%error, job_id = %id, "what a job carries cannot be opened");
+            None
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}

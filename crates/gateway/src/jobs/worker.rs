@@ -1,0 +1,115 @@
+//! Finds work: claims jobs that are due, beats for those that run here, ends those that waited too long, and books those
+//! that ended without any run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::error_chain::chain;
+use domain::jobs::{JOB_WAIT_HOURS, JobError, JobStatus};
+use domain::refusals::RefusalCode;
+use store::StoreError;
+use store::jobs::claims::{HEARTBEAT_INTERVAL_MS, JOBS_BATCH_MAX};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{JOBS_RUNNING_MAX, Running, booking, run};
+use crate::{Gateway, metrics};
+
+/// How often a gateway looks for jobs that are due, in milliseconds. It looks at once when it accepted one, and when one
+/// ended here.
+const LOOK_INTERVAL_MS: u64 = 1_000;
+
+/// Runs jobs until the process stops.
+pub(crate) async fn keep_jobs(gateway: Arc<Gateway>) {
+    let mut is_away = false;
+    while !gateway.jobs.stopping.is_cancelled() {
+        match look(&gateway).await {
+            Ok(true) => continue,
+            Ok(false) => is_away = false,
+            Err(error) if error.is_transient() && is_away => {}
+            Err(error) => {
+                is_away = true;
+                tracing::warn!(error = chain(&error), "jobs cannot be looked for; it is tried again");
+            }
+        }
+        tokio::select! {
+            () = gateway.jobs.stopping.cancelled() => return,
+            _ = timeout(Duration::from_millis(LOOK_INTERVAL_MS), gateway.jobs.bell.notified()) => {}
+        }
+    }
+}
+
+/// Keeps the claims of jobs that run here, and ends runs that nobody wants any more.
+pub(crate) async fn keep_claims(gateway: Arc<Gateway>) {
+    let mut ticks = interval(Duration::from_millis(HEARTBEAT_INTERVAL_MS));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let claims = gateway.jobs.claims();
+        if claims.is_empty() {
+            continue;
+        }
+        // Without Postgres nobody else takes them over, and what they bring is fenced when it is written.
+        let Ok(beats) = gateway.store.beat_jobs(&claims).await else {
+            continue;
+        };
+        for claim in claims {
+            let is_wanted = beats.iter().any(|beat| beat.id == claim.id && beat.is_wanted);
+            if !is_wanted {
+                gateway.jobs.stop(claim.id);
+            }
+        }
+    }
+}
+
+/// Does what there is to do; answers whether there may be more.
+async fn look(gateway: &Arc<Gateway>) -> Result<bool, StoreError> {
+    let now = gateway.clock.now().wall;
+    let expired = gateway.store.expire_jobs(now, &waited_too_long()).await?;
+    metrics::jobs_became(JobStatus::Expired, expired);
+    let booked = book_ended(gateway).await?;
+
+    let places = JOBS_RUNNING_MAX.saturating_sub(gateway.jobs.count_running());
+    let claimed = if places > 0 {
+        let places = i64::try_from(places).unwrap_or(i64::MAX);
+        gateway.store.claim_jobs(&gateway.instance, places, now).await?
+    } else {
+        Vec::new()
+    };
+    let batch_max = usize::try_from(JOBS_BATCH_MAX).unwrap_or(usize::MAX);
+    let has_more = expired >= batch_max as u64 || booked >= batch_max || (places > 0 && claimed.len() == places);
+    for job in claimed {
+        let unwanted = CancellationToken::new();
+        let running = Running {
+            claim: job.claim,
+            unwanted: unwanted.clone(),
+        };
+        gateway.jobs.running.lock().insert(job.claim.id, running);
+        gateway.tasks.spawn(run::run(Arc::clone(gateway), job, unwanted));
+    }
+    // Whoever claimed all its places looks again when one of them is free.
+    Ok(has_more && gateway.jobs.count_running() < JOBS_RUNNING_MAX)
+}
+
+/// Books a batch of jobs that ended without any run; answers how many.
+async fn book_ended(gateway: &Gateway) -> Result<usize, StoreError> {
+    let ended = gateway.store.unbooked_jobs().await?;
+    let booked: Vec<_> = ended
+        .iter()
+        .filter(|job| booking::book(gateway, job))
+        .map(|job| job.id)
+        .collect();
+    if !booked.is_empty() {
+        gateway.store.mark_jobs_booked(&booked).await?;
+    }
+    Ok(booked.len())
+}
+
+fn waited_too_long() -> JobError {
+    JobError {
+        code: RefusalCode::QueueTimeout.as_str().to_owned(),
+        message: format!(
+            "There was no room for {JOB_WAIT_HOURS} hours. Send the request again when there is less traffic."
+        ),
+    }
+}
