@@ -345,6 +345,7 @@ impl Running {
     /// Postgres is ended at once and the rest is the next start's.
     pub async fn stop(self) {
         self.closing.stop.cancel();
+        self.gateway.stop_jobs();
         self.serving.close();
         let mut answers = pin!(async {
             self.serving.wait().await;
