@@ -88,6 +88,11 @@ pub use retry_budget::RetryBudget;
 pub use settings::{Settings, TIMEOUT_MS_MAX, Timeouts};
 pub use stream::{ChatChunk, ChatStream, StreamEvent};
 
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
