@@ -50,7 +50,10 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/people/new") view=pages::people::new ssr=SsrMode::Async />
                 <Route path=path!("/people/link") view=pages::people::link ssr=SsrMode::Async />
                 <Route path=path!("/connect") view=pages::connect::view ssr=SsrMode::Async />
+                <Route path=path!("/alerts") view=pages::alerts::view ssr=SsrMode::Async />
                 <Route path=path!("/settings") view=pages::settings::view ssr=SsrMode::Async />
+                <Route path=path!("/settings/webhook") view=pages::webhook::view ssr=SsrMode::Async />
+                <Route path=path!("/settings/webhook/secret") view=pages::webhook::secret ssr=SsrMode::Async />
                 <Route path=path!("/status") view=pages::status::view ssr=SsrMode::Async />
             </FlatRoutes>
         </Router>

@@ -7,6 +7,7 @@
 //! navigation should lead there.
 
 pub mod app;
+pub mod breakers;
 pub mod chart;
 pub mod error;
 pub mod form;

@@ -3,6 +3,8 @@
 
 use std::future::Future;
 
+use control::alerts::Alert;
+use domain::alerts::Severity;
 use domain::instances::STATUS_STALE_MS;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, header};
@@ -11,6 +13,8 @@ use leptos_axum::ResponseOptions;
 use leptos_meta::Title;
 
 use crate::error::{PageError, RETRY_AFTER_SECONDS};
+use crate::format;
+use crate::pages::alerts;
 use crate::shell;
 use crate::visit::Visit;
 
@@ -38,10 +42,13 @@ pub fn behind_the_door<F>(load: impl FnOnce(Visit) -> F + Send + 'static) -> Any
 where
     F: Future<Output = Result<Page, PageError>> + Send + 'static,
 {
-    rendered(load, |visit, content, trouble| match &visit.visitor {
+    rendered(load, |visit, content, attention| match &visit.visitor {
         Some(visitor) => {
-            let content = view! { {troubles(trouble)} {messages(visit)} {content} };
-            shell::frame(visitor, visit.path(), content.into_any())
+            let open_alerts = attention.alerts.len();
+            // The page of alerts says it all itself.
+            let notice = (visit.path() != alerts::ADDRESS).then(|| notice_of(attention));
+            let content = view! { {notice} {messages(visit)} {content} };
+            shell::frame(visitor, visit.path(), open_alerts, content.into_any())
         }
         None => shell::door(content),
     })
@@ -57,45 +64,69 @@ where
     })
 }
 
-/// What is degraded on a gateway that is there.
-struct Trouble {
-    instance: String,
-    degraded: String,
+/// What somebody should look at, whatever page they are on.
+#[derive(Default)]
+struct Attention {
+    /// Open alerts, the latest first.
+    alerts: Vec<Alert>,
+    /// What is degraded on a gateway that is there, and no alert yet: the gateway's name and what it says.
+    degraded: Vec<(String, String)>,
 }
 
-/// What is degraded anywhere, for those who can do something about it.
-async fn trouble(visit: &Visit) -> Vec<Trouble> {
+/// What is not as it should be anywhere, for those who can do something about it.
+async fn attention(visit: &Visit) -> Attention {
     let Some(visitor) = visit.visitor.as_ref().filter(|visitor| visitor.sees_everything()) else {
-        return Vec::new();
+        return Attention::default();
     };
     // A page that cannot be loaded says so itself.
-    let instances = visit.state.control.instances(&visitor.actor).await.unwrap_or_default();
+    let control = &visit.state.control;
+    let alerts = control.open_alerts(&visitor.actor, None).await.unwrap_or_default();
+    let instances = control.instances(&visitor.actor).await.unwrap_or_default();
     let now = visit.now();
-    instances
-        .into_iter()
-        .filter(|instance| (now - instance.seen_at).num_milliseconds() <= STATUS_STALE_MS)
-        .flat_map(|instance| {
-            let name = instance.instance;
-            instance.status.degraded.into_iter().map(move |degraded| Trouble {
-                instance: name.clone(),
-                degraded: degraded.text,
-            })
-        })
-        .take(TROUBLES_MAX)
-        .collect()
+    let is_told = |instance: &str, kind| {
+        let mut told = alerts.iter();
+        told.any(|alert| alert.instance == instance && alert.kind == kind)
+    };
+    let mut degraded = Vec::new();
+    for instance in instances {
+        if (now - instance.seen_at).num_milliseconds() > STATUS_STALE_MS {
+            continue;
+        }
+        let name = instance.instance;
+        let untold = instance.status.degraded.into_iter();
+        let untold = untold.filter(|degraded| !is_told(&name, degraded.kind));
+        degraded.extend(untold.map(|degraded| (name.clone(), degraded.text)));
+    }
+    Attention { alerts, degraded }
 }
 
-fn troubles(troubles: Vec<Trouble>) -> AnyView {
-    if troubles.is_empty() {
+fn notice_of(attention: Attention) -> AnyView {
+    let Attention { alerts, degraded } = attention;
+    if alerts.is_empty() && degraded.is_empty() {
         return ().into_any();
     }
-    let listed = troubles
+    let count = match alerts.len() {
+        0 => "Degraded. ".to_owned(),
+        count => format!(
+            "{}. ",
+            format::counted(count as u64, "alert is open", "alerts are open")
+        ),
+    };
+    let class = if alerts.iter().any(|alert| alert.kind.severity() == Severity::Critical) {
+        "notice notice-bad"
+    } else {
+        "notice notice-warning"
+    };
+    let listed = alerts
         .into_iter()
-        .map(|trouble| view! { <li><strong>{trouble.instance}</strong> ": " {trouble.degraded}</li> })
+        .map(|alert| (alert.instance, alert.message))
+        .chain(degraded)
+        .take(TROUBLES_MAX)
+        .map(|(instance, text)| view! { <li><strong>{instance}</strong> ": " {text}</li> })
         .collect_view();
     view! {
-        <aside class="notice notice-warning" aria-label="Degraded">
-            <p>"Degraded. " <a href="/status">"Status"</a> " has the whole picture."</p>
+        <aside class=class aria-label="What needs attention">
+            <p>{count} <a href=alerts::ADDRESS>"Alerts"</a> " say what to do; " <a href="/status">"status"</a> " has the whole picture."</p>
             <ul>{listed}</ul>
         </aside>
     }
@@ -116,7 +147,7 @@ fn messages(visit: &Visit) -> AnyView {
 
 fn rendered<F>(
     load: impl FnOnce(Visit) -> F + Send + 'static,
-    frame: impl FnOnce(&Visit, AnyView, Vec<Trouble>) -> AnyView + Send + 'static,
+    frame: impl FnOnce(&Visit, AnyView, Attention) -> AnyView + Send + 'static,
 ) -> AnyView
 where
     F: Future<Output = Result<Page, PageError>> + Send + 'static,
@@ -128,11 +159,11 @@ where
             return failed(response.as_ref(), PageError::Internal);
         };
         let shown = visit.clone();
-        let trouble = trouble(&visit).await;
+        let attention = attention(&visit).await;
         match load(visit).await {
             Ok(page) => {
                 let title = shell::full_title(&page.title);
-                let content = frame(&shown, page.content, trouble);
+                let content = frame(&shown, page.content, attention);
                 view! {
                     <Title text=title />
                     {content}
@@ -141,7 +172,7 @@ where
             }
             Err(error) => {
                 let content = failed(response.as_ref(), error);
-                frame(&shown, content, trouble)
+                frame(&shown, content, attention)
             }
         }
     })

@@ -4,6 +4,7 @@
     reason = "the server macro makes each function's arguments into public fields"
 )]
 
+pub mod alerts;
 pub mod connect;
 pub mod early_retries;
 pub mod explain;
@@ -27,3 +28,4 @@ pub mod sign_in;
 pub mod status;
 pub mod tenants;
 pub mod upstreams;
+pub mod webhook;

@@ -72,8 +72,8 @@ pub fn door(content: AnyView) -> AnyView {
     .into_any()
 }
 
-/// A page behind the door: navigation beside the content. `path` marks where one is.
-pub fn frame(visitor: &Visitor, path: &str, content: AnyView) -> AnyView {
+/// A page behind the door: navigation beside the content. `path` marks where one is; so many alerts are open.
+pub fn frame(visitor: &Visitor, path: &str, open_alerts: usize, content: AnyView) -> AnyView {
     let items = Place::ALL
         .into_iter()
         .filter(|place| place.is_open_to(visitor))
@@ -84,7 +84,7 @@ pub fn frame(visitor: &Visitor, path: &str, content: AnyView) -> AnyView {
             view! {
                 <li>
                     <a href=place.href() aria-current=current>
-                        {place.label(visitor)}
+                        {place.label(visitor)} {count_at(place, open_alerts)}
                     </a>
                 </li>
             }
@@ -115,6 +115,14 @@ pub fn frame(visitor: &Visitor, path: &str, content: AnyView) -> AnyView {
         </div>
     }
     .into_any()
+}
+
+/// How many things wait at a place, for those who see only a word of it.
+fn count_at(place: Place, open_alerts: usize) -> Option<AnyView> {
+    (place == Place::Alerts && open_alerts > 0).then(|| {
+        view! { <span class="badge badge-bad">{open_alerts} <span class="visually-hidden">" open"</span></span> }
+            .into_any()
+    })
 }
 
 /// A page's heading, what it is for, and what can be done from here.
@@ -170,12 +178,13 @@ enum Place {
     Reports,
     People,
     Connect,
+    Alerts,
     Settings,
     Status,
 }
 
 impl Place {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::Overview,
         Self::QuotaTree,
         Self::Explain,
@@ -191,6 +200,7 @@ impl Place {
         Self::Reports,
         Self::People,
         Self::Connect,
+        Self::Alerts,
         Self::Settings,
         Self::Status,
     ];
@@ -212,6 +222,7 @@ impl Place {
             Self::Reports => "/reports",
             Self::People => "/people",
             Self::Connect => "/connect",
+            Self::Alerts => "/alerts",
             Self::Settings => "/settings",
             Self::Status => "/status",
         }
@@ -241,6 +252,7 @@ impl Place {
             Self::Reports => "Reports",
             Self::People => "People",
             Self::Connect => "How to connect",
+            Self::Alerts => "Alerts",
             Self::Settings => "Settings",
             Self::Status => "Status",
         }
@@ -257,9 +269,13 @@ impl Place {
             | Self::Ledger
             | Self::Connect => true,
             Self::Tenants | Self::Priorities | Self::Reports | Self::People => !visitor.is_member(),
-            Self::Plans | Self::Models | Self::Upstreams | Self::Rehearsal | Self::Settings | Self::Status => {
-                visitor.sees_everything()
-            }
+            Self::Plans
+            | Self::Models
+            | Self::Upstreams
+            | Self::Rehearsal
+            | Self::Alerts
+            | Self::Settings
+            | Self::Status => visitor.sees_everything(),
         }
     }
 

@@ -1,5 +1,6 @@
-//! Settings of the installation: rehearsal, models without a price, and what stays as it was at the first start.
+//! Settings of the installation: rehearsal, models without a price, alerts, and what stays as it was at the first start.
 
+use control::alerts::WebhookView;
 use control::fields::Fields;
 use control::prices::RatesText;
 use control::settings::SettingsView;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::form::{Field, Filled};
 use crate::format::Format;
 use crate::page::{self, Page};
+use crate::pages::webhook;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, submit};
 use crate::table::facts;
@@ -27,10 +29,12 @@ pub fn view() -> AnyView {
     page::behind_the_door(|visit| async move {
         let visitor = visit.visitor()?;
         let settings = visit.state.control.settings_for(&visitor.actor).await?;
+        let webhook = visit.state.control.webhook(&visitor.actor).await?;
         let content = view! {
             {shell::page_head("Settings", "What holds for the whole installation.", ().into_any())}
             {rehearsal(&visit, visitor, &settings)}
             {unpriced(&visit, visitor, &settings)}
+            {alerts(webhook.as_ref())}
             {fixed(&visit, &settings)}
         };
         Ok(Page::new("Settings", content.into_any()))
@@ -157,6 +161,26 @@ fn unpriced_form(visit: &Visit, settings: &SettingsView) -> AnyView {
                 <button class="button button-primary" type="submit">"Save"</button>
             </div>
         </form>
+    }
+    .into_any()
+}
+
+fn alerts(webhook: Option<&WebhookView>) -> AnyView {
+    view! {
+        <section class="card">
+            <h2>"Alerts"</h2>
+            <p>
+                "What needs somebody is raised in the console: an upstream that is not used, Redis or Postgres that does not \
+                 answer, a journal that lags, a model without a price. A webhook hears of it, too."
+            </p>
+            <p>
+                <strong>{webhook::state(webhook)}</strong>
+            </p>
+            <p class="actions">
+                <a class="button" href="/settings/webhook">"Webhook"</a>
+                <a class="button" href="/alerts">"Alerts"</a>
+            </p>
+        </section>
     }
     .into_any()
 }

@@ -1,9 +1,13 @@
-//! The state of the installation: gateways, what is degraded, journals, settings.
+//! The state of the installation: gateways, what is degraded, journals, breakers, settings.
+
+use std::collections::HashMap;
 
 use control::rows::Instance;
+use domain::ids::UpstreamId;
 use domain::instances::STATUS_STALE_MS;
 use leptos::prelude::*;
 
+use crate::breakers;
 use crate::format;
 use crate::page::{self, Page};
 use crate::pages::settings;
@@ -42,10 +46,33 @@ pub fn view() -> AnyView {
                 instances.iter().map(|instance| row(instance, &visit)).collect(),
             )
         };
+        let names: HashMap<UpstreamId, String> = visit
+            .state
+            .control
+            .upstreams(&visitor.actor)
+            .await?
+            .into_iter()
+            .map(|upstream| (upstream.id, upstream.name))
+            .collect();
+        let (seen, live) = breakers::seen(&instances, visit.now());
+        let breakers = if seen.is_empty() {
+            table::empty(
+                "Every breaker is closed: requests go to all upstreams that are in use. One that fails again and again, or says \
+                 that it has no room, is left out for a while and named here.",
+                ().into_any(),
+            )
+        } else {
+            let name_of = |id: UpstreamId| names.get(&id).cloned().unwrap_or_else(|| id.to_string());
+            breakers::table(&seen, live, Some(&name_of), &visit.format)
+        };
         let global = view! { <a class="button" href="/limits?of=global">"Limits of the installation"</a> };
         let content = view! {
             {shell::page_head("Status", "The gateways behind this console, and the settings of the installation.", global.into_any())}
             {listed}
+            <section class="card">
+                <h2>"Upstreams"</h2>
+                {breakers}
+            </section>
             <section class="card">
                 <h2>"Settings"</h2>
                 {facts(vec![

@@ -11,6 +11,7 @@ use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
+use crate::breakers::{self, Seen};
 use crate::error::PageError;
 use crate::form::{Field, Filled, Secret};
 use crate::format::Format;
@@ -25,6 +26,8 @@ pub fn list() -> AnyView {
     page::behind_the_door(|visit| async move {
         let visitor = visit.visitor()?;
         let upstreams = visit.state.control.upstreams(&visitor.actor).await?;
+        let instances = visit.state.control.instances(&visitor.actor).await?;
+        let (seen, live) = breakers::seen(&instances, visit.now());
         let new = visitor
             .is_operator()
             .then(|| view! { <a class="button button-primary" href="/upstreams/new">"New upstream"</a> });
@@ -44,7 +47,10 @@ pub fn list() -> AnyView {
                     words("Credential"),
                     words("Since"),
                 ],
-                upstreams.iter().map(|upstream| row(upstream, &visit.format)).collect(),
+                upstreams
+                    .iter()
+                    .map(|upstream| row(upstream, &seen, live, &visit.format))
+                    .collect(),
             )
         };
         let content = view! {
@@ -55,14 +61,14 @@ pub fn list() -> AnyView {
     })
 }
 
-fn row(upstream: &UpstreamRow, format: &Format) -> AnyView {
+fn row(upstream: &UpstreamRow, seen: &[Seen], live: usize, format: &Format) -> AnyView {
     let href = format!("/upstreams/{}", upstream.id);
     view! {
         <tr>
             <th scope="row">
                 <a href=href>{upstream.name.clone()}</a>
             </th>
-            <td>{state(upstream)}</td>
+            <td>{state(upstream)} {breaker_words(upstream, seen, live)}</td>
             <td>{upstream.dialect.as_str()}</td>
             <td>
                 <code>{upstream.base_url.clone()}</code>
@@ -80,6 +86,19 @@ fn state(upstream: &UpstreamRow) -> AnyView {
     } else {
         badge("in use", Tone::Good)
     }
+}
+
+/// What its breaker does where it does not let everything through; the upstream's own page has the rest.
+fn breaker_words(upstream: &UpstreamRow, seen: &[Seen], live: usize) -> AnyView {
+    seen.iter()
+        .filter(|seen| seen.upstream_id == upstream.id)
+        .map(|seen| {
+            let model = seen.upstream_model.clone().map(|model| format!("for {model} "));
+            let gateways = (live > 1).then(|| format!("({} of {live} gateways)", seen.gateways.len()));
+            view! { <div>{breakers::state(seen.state)} " " <small>{model} {gateways}</small></div> }
+        })
+        .collect_view()
+        .into_any()
 }
 
 fn credential(upstream: &UpstreamRow) -> &'static str {
@@ -140,10 +159,26 @@ pub fn edit() -> AnyView {
                 ("Credential", credential(&upstream).into_any()),
             ])
         };
+        let instances = visit.state.control.instances(&visitor.actor).await?;
+        let (seen, live) = breakers::seen(&instances, visit.now());
+        let seen: Vec<Seen> = seen.into_iter().filter(|seen| seen.upstream_id == id).collect();
+        let breaker = if seen.is_empty() {
+            table::empty(
+                "Closed: requests go through. It opens when requests fail again and again, or when the credential is refused, and \
+                 cools down for as long as the provider asks; requests then go to the other routes of their models.",
+                ().into_any(),
+            )
+        } else {
+            breakers::table(&seen, live, None, &visit.format)
+        };
         let limits = address("/limits", &[("of", &Scope::Upstream(id).to_string())]);
         let actions = view! { {state(&upstream)} <a class="button" href=limits>"Limits"</a> };
         let content = view! {
             {shell::page_head(upstream.name.clone(), "", actions.into_any())}
+            <section class="card">
+                <h2>"Breaker"</h2>
+                {breaker}
+            </section>
             <section class="card">{body}</section>
         };
         Ok(Page::new(upstream.name.clone(), content.into_any()))
