@@ -9,6 +9,7 @@ mod crash;
 mod endings;
 mod errors;
 mod explain;
+mod failover;
 mod fleet;
 mod flush;
 mod full;

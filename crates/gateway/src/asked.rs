@@ -141,7 +141,7 @@ impl Asked {
         flight.learning = (estimate.guess_tokens, self.request.choices());
         flight.estimate = pricing.estimate(estimate.expected, estimate.ceiling);
         let wanted = (flight.identity.priority, flight.estimate);
-        let case = Case::new(&flight.caller, &user, &model, wanted, gateway.random_u64())?;
+        let case = Case::new(&gateway, &flight.caller, &user, &model, wanted, now)?;
         Ok(Judged {
             case,
             user,

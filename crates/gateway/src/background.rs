@@ -110,6 +110,9 @@ impl Gateway {
         self.keeper.publish(newer);
         self.queue.stir_all(self.clock.now());
         Ok(true)
+        if let Some(before) = self.keeper.current() {
+            self.forget_changed_upstreams(&before, &newer.snapshot);
+        }
     }
 }
 

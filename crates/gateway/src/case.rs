@@ -13,14 +13,15 @@ use domain::limits::Scope;
 use domain::policy::{Dialect, Route};
 use domain::priority::Priority;
 use domain::refusals::RefusalCode;
-use limits::{Admission, Denial, ScopeLimits, UpstreamCandidate};
+use limits::{Admission, Denial, Now, ScopeLimits, UpstreamCandidate};
 use sha2::{Digest as _, Sha256};
 
+use crate::Gateway;
 use crate::authenticate::Caller;
 use crate::end_users::END_USERS_MAX;
 use crate::policy::{ModelPolicy, RequestUser, UpstreamPolicy, is_person_id};
 use crate::queue::{Lane, LaneOf};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Unavailable};
 
 /// Goes before an end user's name that looks like a person's id, so that nobody is counted as somebody else.
 const END_USER_PREFIX: &str = "end-user:";
@@ -42,24 +43,52 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// The case of this caller. `random` draws among upstreams that share the first place.
+    /// The case of this caller at `now`. Upstreams that share a place are drawn, and those that are left alone for now are
+    /// left out.
     ///
     /// # Errors
-    /// When no upstream could take it, however much room there is.
+    /// When no upstream could take it, however much room there is. Where it is only a matter of time,
+    /// [`Refusal::unavailable`] says until when.
     pub(crate) fn new(
+        gateway: &Gateway,
         caller: &Caller,
         user: &RequestUser,
         model: &Arc<ModelPolicy>,
         (priority, estimate): (Priority, Estimate),
-        random: u64,
+        now: Now,
     ) -> Result<Self, Refusal> {
-        let routes = usable_routes(caller, model, random);
+        let mut routes = configured_routes(caller, model);
         if routes.is_empty() {
             return Err(Refusal::plain(
                 RefusalCode::UpstreamUnavailable,
                 "No provider is configured for this model at the moment. Retry later or choose another model.",
             ));
         }
+        let mut first_back: Option<Unavailable> = None;
+        routes.retain(|(route, upstream)| {
+            let (id, tenant) = (upstream.upstream.id, caller.key.tenant_id);
+            let wait_until = gateway
+                .breakers
+                .wait_until(id, &route.upstream_model, tenant, now.monotonic_ms);
+            let Some(until_ms) = wait_until else {
+                return true;
+            };
+            let back = Unavailable {
+                scope: upstream.scope.scope.clone(),
+                retry_after_ms: until_ms.saturating_sub(now.monotonic_ms),
+            };
+            if first_back
+                .as_ref()
+                .is_none_or(|first| back.retry_after_ms < first.retry_after_ms)
+            {
+                first_back = Some(back);
+            }
+            false
+        });
+        if let Some(first_back) = first_back.filter(|_| routes.is_empty()) {
+            return Err(Refusal::unavailable(first_back, gateway.random_unit()));
+        }
+        put_in_order(&mut routes, gateway.random_u64());
         let candidates = routes
             .iter()
             .enumerate()
@@ -80,6 +109,14 @@ impl Case {
             time_zone: policy.settings.time_zone,
             rehearsal_percent: policy.settings.rehearsal_percent,
         })
+    }
+
+    /// What the limits are asked for another way to serve a request that was admitted.
+    pub(crate) fn admission_by(&self, id: RequestId, way: usize) -> Admission<'_> {
+        Admission {
+            upstreams: &self.candidates[way..=way],
+            ..self.admission(id)
+        }
     }
 
     /// What the limits are asked, under the request's id.
@@ -233,35 +270,49 @@ pub(crate) fn model(caller: &Caller, name: &str) -> Result<Arc<ModelPolicy>, Ref
 }
 
 /// Routes whose upstream is there and enabled, speaks what the caller speaks, and whose credential, should it want one,
-/// can be opened: by position, and within one position by a draw weighted by share.
-fn usable_routes(caller: &Caller, model: &ModelPolicy, random: u64) -> Vec<(Route, Arc<UpstreamPolicy>)> {
-    let mut routes: Vec<(Route, Arc<UpstreamPolicy>)> = model
-        .model
-        .routes
-        .iter()
-        .filter_map(|route| {
-            let entry = caller.policy.find_upstream(route.upstream_id)?;
-            let has_credential = entry.credential.is_some() || entry.upstream.credential_sealed.is_none();
-            let is_usable = has_credential && entry.upstream.dialect == Dialect::Openai;
-            is_usable.then(|| (route.clone(), Arc::clone(entry)))
-        })
-        .collect();
-    routes.sort_by_key(|(route, _)| route.position);
-    let first =
-        routes.partition_point(|(route, _)| Some(route.position) == routes.first().map(|(route, _)| route.position));
-    let total: u64 = routes[..first]
-        .iter()
-        .map(|(route, _)| u64::from(route.weight.unsigned_abs()))
-        .sum();
-    if first > 1 && total > 0 {
-        let mut drawn = random % total;
-        let chosen = routes[..first].iter().position(|(route, _)| {
-            let weight = u64::from(route.weight.unsigned_abs());
-            let is_here = drawn < weight;
-            drawn = drawn.saturating_sub(weight);
-            is_here
-        });
-        routes[..first].rotate_left(chosen.unwrap_or(0));
-    }
-    routes
+/// can be opened.
+fn configured_routes(caller: &Caller, model: &ModelPolicy) -> Vec<(Route, Arc<UpstreamPolicy>)> {
+    let routes = model.model.routes.iter().filter_map(|route| {
+        let entry = caller.policy.find_upstream(route.upstream_id)?;
+        let has_credential = entry.credential.is_some() || entry.upstream.credential_sealed.is_none();
+        let is_usable = has_credential && entry.upstream.dialect == Dialect::Openai;
+        is_usable.then(|| (route.clone(), Arc::clone(entry)))
+    });
+    routes.collect()
 }
+
+/// Puts routes in order: by position, and within one position each place by a draw weighted by share.
+fn put_in_order<T>(routes: &mut [(Route, T)], random: u64) {
+    routes.sort_by_key(|(route, _)| route.position);
+    let mut random = random;
+    for group in routes.chunk_by_mut(|(one, _), (other, _)| one.position == other.position) {
+        for place in 0..group.len().saturating_sub(1) {
+            let rest = &mut group[place..];
+            let total: u64 = rest.iter().map(|(route, _)| weight(route)).sum();
+            random = mixed(random);
+            let mut drawn = random % total;
+            let chosen = rest.iter().position(|(route, _)| {
+                let is_here = drawn < weight(route);
+                drawn = drawn.saturating_sub(weight(route));
+                is_here
+            });
+            rest[..=chosen.unwrap_or(0)].rotate_right(1);
+        }
+    }
+}
+
+/// At least 1, as the table has it.
+fn weight(route: &Route) -> u64 {
+    u64::from(route.weight.max(1).unsigned_abs())
+}
+
+/// Another number from a number, as good as drawn (splitmix64): one draw of the caller's serves all places.
+fn mixed(random: u64) -> u64 {
+    let mut mixed = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,7 @@ use protocol::headers;
 
 use crate::Gateway;
 use crate::authenticate::Caller;
+use crate::case::Case;
 use crate::clock::between_ms;
 use crate::metrics;
 use crate::pricing::Pricing;
@@ -61,6 +62,8 @@ struct Admitted {
     /// What is known of the usage so far, for an ending nobody planned.
     usage_so_far: Option<TokenUsage>,
     is_sent: bool,
+    /// Tries that may have cost something and were followed by another: the provider never said what.
+    lost_tries: u64,
 }
 
 /// How a request that ran has ended.
@@ -78,6 +81,29 @@ impl Ending {
             outcome,
             usage: TokenUsage::default(),
             usage_source: UsageSource::None,
+        }
+    }
+
+    /// The same, and so many tries that used what was expected, as far as anybody knows.
+    fn and_lost(self, tries: u64, expected: &Amounts) -> Self {
+        if tries == 0 {
+            return self;
+        }
+        let usage = TokenUsage {
+            input_fresh_tokens: self
+                .usage
+                .input_fresh_tokens
+                .saturating_add(expected.input_tokens.saturating_mul(tries)),
+            output_tokens: self
+                .usage
+                .output_tokens
+                .saturating_add(expected.output_tokens.saturating_mul(tries)),
+            ..self.usage
+        };
+        Self {
+            usage,
+            usage_source: UsageSource::Estimated,
+            ..self
         }
     }
 }
@@ -182,8 +208,40 @@ impl Flight {
             status: None,
             usage_so_far: None,
             is_sent: false,
+            lost_tries: 0,
         });
         Ok(())
+    }
+
+    /// Takes the part of the upstream on the case's route `way`, and gives back that of the upstream before; false where
+    /// the other has no room. The request's count stays where it was sent.
+    pub(crate) async fn switch_upstream(&mut self, case: &Case, way: usize, now: Now) -> bool {
+        let admission = case.admission_by(self.id(), way);
+        let Some(admitted) = &mut self.admitted else {
+            return false;
+        };
+        let limits = &self.gateway.limits;
+        if limits
+            .switch_upstream(&mut admitted.hold, &admission, now)
+            .await
+            .is_err()
+        {
+            return false;
+        }
+        let (route, upstream) = &case.routes[way];
+        let before = admitted.upstream_id.replace(upstream.upstream.id);
+        admitted.upstream_model = Some(route.upstream_model.clone());
+        admitted.is_sent = false;
+        self.gateway.budgets.want(admitted.hold.unknown_budgets());
+        self.gateway.queue.release(|_| false, before.as_slice(), now);
+        true
+    }
+
+    /// The last try may have cost something, and another follows: it is charged as expected.
+    pub(crate) fn charge_lost_try(&mut self) {
+        if let Some(admitted) = &mut self.admitted {
+            admitted.lost_tries += 1;
+        }
     }
 
     /// Bytes are about to go upstream.
@@ -250,7 +308,10 @@ impl Flight {
             refused_at: now.wall,
             code: refusal.code,
             status: refusal.code.status(),
-            scope: denial.map(|denial| denial.scope.clone()),
+            scope: denial
+                .map(|denial| &denial.scope)
+                .or(refusal.unavailable.as_ref().map(|unavailable| &unavailable.scope))
+                .cloned(),
             dimension: denial.map(|denial| denial.dimension),
             limit_id: denial.map(|denial| denial.limit_id),
             limit_key: denial.map(|denial| denial.limit_key.clone()),
@@ -300,8 +361,16 @@ impl Flight {
         let cost = admitted
             .as_ref()
             .map_or(Nanos::ZERO, |admitted| admitted.pricing.cost(&ending.usage));
-        let Estimate { expected, ceiling } = self.estimate;
+        let cost = Nanos(cost.0.saturating_add(lost_cost));
+        let ending = ending.and_lost(lost_tries, &expected);
         let settlement = Settlement {
+        let Estimate { expected, ceiling } = self.estimate;
+        let lost_tries = admitted.as_ref().map_or(0, |admitted| admitted.lost_tries);
+        // Each by itself: a price that rises with the size of a request knows nothing of the sum.
+        let lost_cost = expected
+            .cost
+            .0
+            .saturating_mul(i64::try_from(lost_tries).unwrap_or(i64::MAX));
             identity: self.identity.clone(),
             admitted_at: admitted.as_ref().map_or(self.arrived.wall, |admitted| admitted.at.wall),
             settled_at: now.wall,

@@ -34,6 +34,7 @@ mod room;
 mod routes;
 mod status;
 mod waiting;
+mod upstream_health;
 mod waits;
 
 use std::fmt;
@@ -52,6 +53,8 @@ use store::sealing::{Purpose, SecretKey};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use upstream::RetryBudget;
+use upstream::breaker::Breakers;
 pub use kept_policy::KEPT_POLICY_FILE;
 pub use queue::QueueSettings;
 pub use routes::router;
@@ -121,6 +124,8 @@ pub struct Gateway {
     pub(crate) queue: Arc<Queue>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) keeper: PolicyKeeper,
+    pub(crate) breakers: Breakers,
+    pub(crate) retries: RetryBudget,
     pub(crate) refreshing: tokio::sync::Mutex<()>,
     pub(crate) budgets: Budgets,
     pub(crate) estimates: Estimates,
@@ -196,6 +201,8 @@ impl Gateway {
             clock: parts.clock,
             keeper,
             refreshing: tokio::sync::Mutex::default(),
+            breakers: Breakers::default(),
+            retries: RetryBudget::default(),
             budgets,
             estimates: Estimates::default(),
             room: Room::default(),

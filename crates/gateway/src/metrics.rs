@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use domain::alerts::AlertKind;
+use domain::instances::BreakerState;
+use domain::jobs::JobStatus;
 use domain::ledger::{Rejection, Settlement};
 use domain::limits::Dimension;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
@@ -85,6 +87,27 @@ pub fn describe() {
         "tollgate_alert_deliveries_total",
         "Attempts to tell the webhook of an alert, by result: delivered, failed, given_up."
     );
+    describe_counter!(
+        "tollgate_breaker_transitions_total",
+        "Changes of breakers, by upstream and what they became."
+    );
+    describe_counter!(
+        "tollgate_upstream_retries_total",
+        "Requests tried once more at the upstream that failed, by upstream."
+    );
+    describe_counter!(
+        "tollgate_upstream_failovers_total",
+        "Requests tried once more at another upstream, by that upstream."
+    );
+    describe_gauge!(
+        "tollgate_breakers",
+        "Breakers that do not let everybody through, by what they do."
+    );
+    describe_counter!(
+        "tollgate_jobs_total",
+        "Jobs by what they became: waiting is one that was accepted. Those called off in the console are not counted."
+    );
+    describe_gauge!("tollgate_jobs_running", "Jobs that run.");
     describe_gauge!("tollgate_holds", "Requests admitted and not ended.");
     describe_gauge!("tollgate_scopes", "Scopes that have counters in memory.");
     describe_gauge!(
@@ -183,14 +206,19 @@ pub(crate) fn queued(scope: &'static str, dimension: Dimension, result: QueueRes
     histogram!(QUEUE_SECONDS, "result" => result).record(waited.as_secs_f64());
 }
 
+/// A job has become this.
+pub(crate) fn job_became(status: JobStatus) {
+    jobs_became(status, 1);
+}
+
+/// So many jobs have become this.
+pub(crate) fn jobs_became(status: JobStatus, count: u64) {
+    counter!("tollgate_jobs_total", "status" => status.as_str()).increment(count);
+}
+
 /// An entry that the journal did not take.
 pub(crate) fn ledger_lost() {
     counter!("tollgate_ledger_lost_total").increment(1);
-}
-
-/// A background task that panicked.
-pub(crate) fn task_panicked(name: &'static str) {
-    counter!("tollgate_task_panics_total", "task" => name).increment(1);
 }
 
 /// Alerts of one kind that are open.
@@ -201,6 +229,11 @@ pub(crate) fn open_alerts(kind: AlertKind, count: usize) {
 /// An attempt to tell the webhook of something.
 pub(crate) fn alert_delivery(result: &'static str) {
     counter!("tollgate_alert_deliveries_total", "result" => result).increment(1);
+}
+
+/// A background task that panicked.
+pub(crate) fn task_panicked(name: &'static str) {
+    counter!("tollgate_task_panics_total", "task" => name).increment(1);
 }
 
 /// A request that ran. `model` is a configured one.
@@ -242,6 +275,34 @@ pub(crate) fn settled(settlement: &Settlement) {
     }
 }
 
+/// A breaker has become this. `upstream` is a configured one.
+pub(crate) fn breaker_turned(upstream: &str, state: BreakerState) {
+    counter!(
+        "tollgate_breaker_transitions_total",
+        "upstream" => upstream.to_owned(),
+        "state" => state.as_str(),
+    )
+    .increment(1);
+}
+
+/// A request is tried once more, at this configured upstream.
+pub(crate) fn tried_again(upstream: &str, again: Again) {
+    let name = match again {
+        Again::Same => "tollgate_upstream_retries_total",
+        Again::Other => "tollgate_upstream_failovers_total",
+    };
+    counter!(name, "upstream" => upstream.to_owned()).increment(1);
+}
+
+/// Where a request is tried once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// Where it failed.
+    Same,
+    /// At another upstream.
+    Other,
+}
+
 /// How the counters are.
 pub(crate) struct Counters {
     /// Of every rate, what is admitted by them.
@@ -254,9 +315,14 @@ pub(crate) struct Counters {
 
 /// Sets the gauges from a status.
 pub(crate) fn report(status: &domain::instances::InstanceStatus, counters: &Counters) {
+    gauge!("tollgate_jobs_running").set(status.jobs_running as f64);
     gauge!("tollgate_queue_depth").set(status.queue.depth as f64);
     gauge!("tollgate_queue_places").set(status.queue.places as f64);
     gauge!("tollgate_queue_waiting_tokens").set(status.queue.waiting_tokens as f64);
+    for state in [BreakerState::Cooling, BreakerState::Open, BreakerState::HalfOpen] {
+        let count = status.breakers.iter().filter(|breaker| breaker.state == state).count();
+        gauge!("tollgate_breakers", "state" => state.as_str()).set(count as f64);
+    }
     gauge!("tollgate_holds").set(status.open_holds as f64);
     gauge!("tollgate_scopes").set(counters.scopes as f64);
     gauge!("tollgate_counters_share_percent").set(counters.share_percent);

@@ -6,13 +6,15 @@ use bytes::Bytes;
 use http::HeaderMap;
 use protocol::openai_chat::{ChatRequest, Rewrite};
 
+use crate::case::Case;
 use crate::policy::UpstreamPolicy;
 use crate::room;
 
 /// What goes to the provider.
 pub(crate) struct Outgoing {
-    pub(crate) upstream: Arc<UpstreamPolicy>,
-    pub(crate) upstream_model: String,
+    pub(crate) case: Case,
+    /// Which of the case's routes is taken.
+    pub(crate) way: usize,
     pub(crate) endpoint: &'static str,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -32,10 +34,27 @@ impl Outgoing {
         // The former body goes before the next one comes.
         self.body = Bytes::new();
         self.body = self.request.rewrite(&Rewrite {
-            model: &self.upstream_model,
+            model: &self.case.routes[self.way].0.upstream_model,
             asks_for_usage: self.asks_for_usage,
             output_cap_tokens: self.output_cap_tokens,
         });
+    }
+
+    /// The upstream it goes to.
+    pub(crate) fn upstream(&self) -> &Arc<UpstreamPolicy> {
+        &self.case.routes[self.way].1
+    }
+
+    /// The model's name there.
+    pub(crate) fn upstream_model(&self) -> &str {
+        &self.case.routes[self.way].0.upstream_model
+    }
+
+    /// Makes it go another way. `asks_for_usage` says whether a stream's usage may be asked for there.
+    pub(crate) fn go(&mut self, way: usize, asks_for_usage: bool) {
+        self.way = way;
+        self.asks_for_usage = asks_for_usage;
+        self.write_body();
     }
 
     /// Whether the body asks for a stream's usage without the caller having done so.

@@ -121,12 +121,19 @@ pub(crate) async fn admit(flight: &Flight, judged: &Judged, now: Now) -> Result<
 pub(crate) fn board(flight: &mut Flight, asked: Asked, admitted: Admitted) -> Result<Outgoing, Refusal> {
     let Admitted { judged, hold, at } = admitted;
     let Judged { case, model, .. } = judged;
-    let (route, upstream) = case.routes[hold.upstream().unwrap_or(0).min(case.routes.len() - 1)].clone();
-    let taken = (upstream.upstream.id, route.upstream_model.clone());
+    let way = hold.upstream().unwrap_or(0).min(case.routes.len() - 1);
+    let (route, upstream) = &case.routes[way];
+    let (upstream, upstream_model) = (upstream.upstream.id, route.upstream_model.clone());
     let total_ms =
         seconds_cap(&case.scopes, &model.model.name, flight.identity.priority).map(|seconds| seconds * 1_000);
     flight
-        .board(hold, case.scopes, judged.pricing, taken, at)
+        .board(
+            hold,
+            case.scopes.clone(),
+            judged.pricing,
+            (upstream, upstream_model),
+            at,
+        )
         .map_err(|error| {
             tracing::error!(%error, "the journal takes no more entries; requests are refused");
             case::ledger_full()
@@ -135,9 +142,9 @@ pub(crate) fn board(flight: &mut Flight, asked: Asked, admitted: Admitted) -> Re
     let has_strict_budgets = flight.caller.tenant.tenant.has_strict_budgets;
     let quirks = &flight.gateway.quirks;
     let mut outgoing = Outgoing {
-        asks_for_usage: quirks.can_ask_for_usage(upstream.upstream.id, at.monotonic_ms),
-        upstream,
-        upstream_model: route.upstream_model,
+        asks_for_usage: quirks.can_ask_for_usage(upstream, at.monotonic_ms),
+        case,
+        way,
         endpoint: asked.endpoint,
         headers: headers::upstream_request_headers(&asked.headers),
         body: Bytes::new(),

@@ -158,6 +158,11 @@ impl PolicySnapshot {
             .filter(|entry| entry.upstream.disabled_at.is_none())
     }
 
+    /// Every upstream, disabled ones among them.
+    pub fn upstreams(&self) -> impl Iterator<Item = &Arc<UpstreamPolicy>> {
+        self.upstreams.values()
+    }
+
     /// The scopes a request counts in, in tree order; upstreams apart. Those without limits are among them: a budget
     /// that comes back to a scope is known to have been away.
     pub fn scopes(

@@ -21,7 +21,18 @@ pub(crate) struct Refusal {
     /// What admission found; absent where admission was not asked.
     pub denial: Option<Box<Denial>>,
     /// What it waited for where admission was not asked, because others were first.
-    pub waited_for: Option<(Scope, Dimension)>,
+    pub waited_for: Option<Box<(Scope, Dimension)>>,
+    /// Which upstream is tried first again; absent where there is another reason.
+    pub unavailable: Option<Box<Unavailable>>,
+}
+
+/// Every upstream that could take the request is left alone for now. This one is tried first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unavailable {
+    /// The upstream.
+    pub scope: Scope,
+    /// In so many milliseconds.
+    pub retry_after_ms: u64,
 }
 
 /// The retry hint of a refusal that heals but cannot be predicted, in milliseconds.
@@ -39,6 +50,24 @@ impl Refusal {
                 .then(|| retry_after_seconds(UNPREDICTED_RETRY_MS, 0.0)),
             denial: None,
             waited_for: None,
+            unavailable: None,
+        }
+    }
+
+    /// Every upstream that could take the request is left alone for now. `random` in 0..=1 spreads the retries of many
+    /// callers.
+    pub(crate) fn unavailable(unavailable: Unavailable, random: f64) -> Self {
+        let retry_after = retry_after_seconds(unavailable.retry_after_ms, random);
+        Self {
+            retry_after_seconds: Some(retry_after),
+            unavailable: Some(Box::new(unavailable)),
+            ..Self::plain(
+                RefusalCode::UpstreamUnavailable,
+                format!(
+                    "The model's provider does not answer properly at the moment, or has reached its own limit. \
+                     Retry in {retry_after} s or choose another model."
+                ),
+            )
         }
     }
 
@@ -86,7 +115,7 @@ impl Refusal {
         let retry_after = retry_after_seconds(retry_after_ms, random);
         Self {
             retry_after_seconds: Some(retry_after),
-            waited_for: Some((blocked.scope.clone(), blocked.dimension)),
+            waited_for: Some(Box::new((blocked.scope.clone(), blocked.dimension))),
             ..Self::plain(
                 RefusalCode::RateLimitExceeded,
                 format!("Others wait for the same. Retry in {retry_after} s."),
@@ -97,7 +126,7 @@ impl Refusal {
     /// Where it was refused, and in what.
     pub(crate) fn place(&self) -> Option<(&Scope, Dimension)> {
         let denied = self.denial.as_deref().map(|denial| (&denial.scope, denial.dimension));
-        denied.or(self.waited_for.as_ref().map(|(scope, dimension)| (scope, *dimension)))
+        denied.or(self.waited_for.as_deref().map(|(scope, dimension)| (scope, *dimension)))
     }
 
     /// What the caller would be told if this limit refused; `None` where it has room. Without jitter.
@@ -136,6 +165,7 @@ impl Told<'_> {
             retry_after_seconds: retry_after,
             denial: None,
             waited_for: None,
+            unavailable: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Passes a request on and its answer back, on a task of its own that outlives the caller.
 
 mod stream;
+mod tries;
 mod whole;
 
 use std::borrow::Cow;
@@ -15,20 +16,24 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use domain::error_chain::chain;
-use domain::ledger::{Attempt, Outcome};
+use domain::ledger::Outcome;
 use domain::usage::{TokenUsage, UsageSource};
+use http::StatusCode;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use http::{Method, StatusCode};
 use protocol::errors::{ErrorBody, UpstreamError, redacted};
 use protocol::headers;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use upstream::{ResponseBody, SendError};
+use upstream::breaker::FailureKind;
+use upstream::{BodyError, ResponseBody, SendError};
 
-use crate::clock::between_ms;
+use crate::error;
 use crate::flight::{Ending, Flight};
 use crate::outgoing::Outgoing;
-use crate::{Step, error, metrics};
+use crate::refusal::{Refusal, Unavailable};
+use tries::{Failed, Tried, until_answered};
+
+pub use tries::ATTEMPTS_MAX;
 
 /// How long an answer is still followed after its caller left, in milliseconds: the provider bills it anyway, and its
 /// own figures are better than an estimate.
@@ -58,52 +63,27 @@ pub(crate) async fn answer(flight: Flight, outgoing: Outgoing) -> Response {
 }
 
 async fn relay(mut flight: Flight, mut outgoing: Outgoing, mut head: Head) {
-    flight.mark_sent();
-    metrics::added(flight.began.elapsed());
-    flight.gateway.after_admission(flight.id(), Step::Sending);
-    let began = Instant::now();
-    loop {
-        let answered = attempt(&mut flight, &outgoing, &mut head, began).await;
-        let response = match answered {
-            Ok(response) => response,
-            Err(NoResponse::Unwanted(reason)) => return give_up(flight, head, reason).await,
-            Err(NoResponse::Failed(error)) => return fail(flight, head, error).await,
-        };
-        let status = response.status();
-        if status.is_success() {
-            let shows_usage = outgoing.shows_usage;
-            let secrets = Secrets(outgoing.upstream.credential.clone());
-            // The body and its room are not needed any more.
-            drop(outgoing);
-            return if is_encoded(&response) {
-                refuse_encoded(flight, head, &response).await
-            } else if is_to_be_streamed(&response, flight.identity.is_streamed) {
-                stream::relay(flight, shows_usage, &secrets, head, response).await
-            } else {
-                whole::relay(flight, &secrets, head, response).await
-            };
-        }
-
-        let (parts, mut body) = response.into_parts();
-        let reading = read_up_to(&mut body, protocol::errors::UPSTREAM_ERROR_BYTES_MAX);
-        // An error costs nothing, so it is all the same whether its text is still waited for.
-        let read = while_wanted(&flight, &mut head, reading).await.unwrap_or_default();
-        let told = UpstreamError::read(&read);
-        let is_about_usage = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY)
-            && outgoing.asks_for_usage()
-            && told.is_about_stream_options();
-        if !is_about_usage {
-            let secrets = Secrets(outgoing.upstream.credential.clone());
+    let (response, mut watch) = match until_answered(&mut flight, &mut outgoing, &mut head).await {
+        Tried::Answered(answered) => *answered,
+        Tried::Unwanted(reason) => return give_up(flight, head, reason).await,
+        Tried::NotSent(wait_ms) => return unavailable(flight, &outgoing, head, wait_ms).await,
+        Tried::Failed(Failed::NoAnswer(error)) => return fail(flight, head, error).await,
+        Tried::Failed(Failed::Error(parts, told)) => {
+            let secrets = Secrets(outgoing.upstream().credential.clone());
             return pass_error(flight, head, &parts, secrets.cleared(told)).await;
         }
-        // Once: the next request does not ask, so its refusal cannot be about that.
-        flight.blame_attempt("stream_options");
-        let now_ms = flight.gateway.clock.now().monotonic_ms;
-        flight
-            .gateway
-            .quirks
-            .refused_usage(outgoing.upstream.upstream.id, now_ms);
-        outgoing.ask_without_usage();
+    };
+    let shows_usage = outgoing.shows_usage;
+    let secrets = Secrets(outgoing.upstream().credential.clone());
+    // The body and its room are not needed any more.
+    drop(outgoing);
+    if is_encoded(&response) {
+        watch.broke_off(FailureKind::ErrorInAnswer);
+        refuse_encoded(flight, head, &response).await;
+    } else if is_to_be_streamed(&response, flight.identity.is_streamed) {
+        stream::relay(flight, shows_usage, &secrets, head, (response, watch)).await;
+    } else {
+        whole::relay(flight, &secrets, head, (response, watch)).await;
     }
 }
 
@@ -122,58 +102,6 @@ impl Secrets {
             _ => raw,
         }
     }
-}
-
-/// Why an attempt brought no response.
-enum NoResponse {
-    Unwanted(Unwanted),
-    Failed(SendError),
-}
-
-/// One try, noted on the row. `began` is when the first one started: the time for the request is one for all.
-async fn attempt(
-    flight: &mut Flight,
-    outgoing: &Outgoing,
-    head: &mut Head,
-    began: Instant,
-) -> Result<http::Response<ResponseBody>, NoResponse> {
-    let sent = flight.gateway.clock.now();
-    let client = flight.gateway.client.clone();
-    let request = upstream::Request {
-        method: Method::POST,
-        base_url: &outgoing.upstream.upstream.base_url,
-        endpoint: outgoing.endpoint,
-        credential: outgoing.upstream.credential.as_deref(),
-        headers: outgoing.headers.clone(),
-        body: outgoing.body.clone(),
-    };
-    let spent_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let total_ms = outgoing.total_ms.map(|total_ms| total_ms.saturating_sub(spent_ms));
-    let answer = while_wanted(flight, head, client.send(request, total_ms)).await;
-    let now = flight.gateway.clock.now();
-    let mut attempt = Attempt {
-        upstream_id: outgoing.upstream.upstream.id,
-        upstream_model: outgoing.upstream_model.clone(),
-        status: None,
-        error: None,
-        first_byte_ms: between_ms(sent, now),
-    };
-    let answer = match answer {
-        Ok(Ok(response)) => {
-            attempt.status = Some(response.status().as_u16());
-            Ok(response)
-        }
-        Ok(Err(error)) => {
-            attempt.error = Some(error.as_str().to_owned());
-            Err(NoResponse::Failed(error))
-        }
-        Err(reason) => {
-            attempt.error = Some(reason.as_str().to_owned());
-            Err(NoResponse::Unwanted(reason))
-        }
-    };
-    flight.note_attempt(attempt);
-    answer
 }
 
 /// Why nobody waits for the provider any longer.
@@ -290,6 +218,19 @@ async fn refuse_encoded(mut flight: Flight, head: Head, response: &http::Respons
     flight.note_head(headers::upstream_request_id(response.headers()), status, now);
     let ending = expected(&flight, Outcome::UpstreamError);
     deliver(flight, head, answer, ending).await;
+}
+
+/// Since admission, every upstream that could take it has come to be left alone.
+async fn unavailable(mut flight: Flight, outgoing: &Outgoing, head: Head, wait_ms: u64) {
+    let unavailable = Unavailable {
+        scope: outgoing.upstream().scope.scope.clone(),
+        retry_after_ms: wait_ms,
+    };
+    let refusal = Refusal::unavailable(unavailable, flight.gateway.random_unit());
+    let answer = error::refused(flight.id(), &refusal);
+    let now = flight.gateway.clock.now();
+    flight.note_head(None, answer.status().as_u16(), now);
+    deliver(flight, head, answer, Ending::unused(Outcome::UpstreamError)).await;
 }
 
 /// The provider gave no answer.
@@ -432,6 +373,15 @@ fn channel() -> (mpsc::Sender<Bytes>, Said, Body) {
         })
     });
     (sender, said, Body::from_stream(pieces))
+}
+
+/// In what way the upstream has failed whose answer ends so; `None` where our time for the request was over.
+fn failure_in_answer(error: &BodyError) -> Option<FailureKind> {
+    match error {
+        BodyError::Broken(_) => Some(FailureKind::Broken),
+        BodyError::Silent(_) => Some(FailureKind::Silent),
+        BodyError::TookTooLong(_) => None,
+    }
 }
 
 /// An ending charged at the expected use, for want of anything better.

@@ -91,6 +91,7 @@ impl Gateway {
             open_holds: self.open_holds(),
             complete_until: Some(journal.complete_until),
             queue: self.queue.status(self.clock.now()),
+            breakers: self.breaker_statuses(self.clock.now()),
             ..InstanceStatus::default()
         }
     }

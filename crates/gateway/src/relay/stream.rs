@@ -15,12 +15,15 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use upstream::ResponseBody;
+use upstream::breaker::FailureKind;
 
 use super::{
-    CALLER_STALL_MS, DRAIN_BYTES_MAX, DRAIN_MS, Head, LAST_WORDS_MS, Lease, Said, Secrets, channel, stopping, success,
+    CALLER_STALL_MS, DRAIN_BYTES_MAX, DRAIN_MS, Head, LAST_WORDS_MS, Lease, Said, Secrets, channel, failure_in_answer,
+    stopping, success,
 };
 use crate::Step;
 use crate::flight::{Ending, Flight};
+use crate::upstream_health::Watch;
 
 /// The caller's end of the stream.
 struct Listener {
@@ -32,6 +35,8 @@ struct Listener {
     deadline: Instant,
     /// Kept alive while the provider is silent and while the caller is slow.
     lease: Lease,
+    /// Hears of an answer that breaks off.
+    watch: Watch,
 }
 
 /// What is still read for a caller that left.
@@ -62,7 +67,7 @@ pub(super) async fn relay(
     shows_usage: bool,
     secrets: &Secrets,
     head: Head,
-    response: http::Response<ResponseBody>,
+    (response, watch): (http::Response<ResponseBody>, Watch),
 ) {
     let (parts, mut body) = response.into_parts();
     let (pieces, said, answer) = channel();
@@ -88,6 +93,7 @@ pub(super) async fn relay(
         is_gone,
         deadline: body.deadline(),
         lease: Lease::of(&flight),
+        watch,
     };
     let mut usage = StreamUsage::new();
     let (end, last) = follow(&mut flight, &mut listener, &mut usage, &mut body).await;
@@ -176,13 +182,22 @@ async fn follow(
                 let is_shown = kind != Some(EventKind::UsageOnly) || listener.shows_usage;
                 let last = rest.map(|rest| rest.raw).filter(|_| is_shown);
                 return match kind {
-                    Some(EventKind::Error) => (End::Failed, last),
+                    Some(EventKind::Error) => {
+                        listener.watch.broke_off(FailureKind::ErrorInAnswer);
+                        (End::Failed, last)
+                    }
                     _ if usage.is_finished() => (End::Finished, last),
-                    _ => (End::Cut, None),
+                    _ => {
+                        listener.watch.broke_off(FailureKind::Broken);
+                        (End::Cut, None)
+                    }
                 };
             }
             Err(error) => {
                 tracing::warn!(request_id = %flight.id(), %error, "a stream was cut short");
+                if let Some(kind) = failure_in_answer(&error) {
+                    listener.watch.broke_off(kind);
+                }
                 return (if error.is_timeout() { End::TimedOut } else { End::Cut }, None);
             }
         };
@@ -199,6 +214,7 @@ async fn follow(
                 Ok(None) => break,
                 Err(error) => {
                     tracing::warn!(request_id = %flight.id(), %error, "a stream cannot be framed");
+                    listener.watch.broke_off(FailureKind::ErrorInAnswer);
                     return (End::Cut, None);
                 }
             };
@@ -206,7 +222,10 @@ async fn follow(
                 None => listener.send(flight, event.raw).await,
                 Some(observed) => match observed.kind {
                     EventKind::Done => return (End::Finished, Some(event.raw)),
-                    EventKind::Error => return (End::Failed, Some(event.raw)),
+                    EventKind::Error => {
+                        listener.watch.broke_off(FailureKind::ErrorInAnswer);
+                        return (End::Failed, Some(event.raw));
+                    }
                     EventKind::UsageOnly if !listener.shows_usage => Ok(()),
                     _ => listener.send_event(flight, event, observed.null_usage).await,
                 },

@@ -10,10 +10,11 @@ use protocol::headers;
 use protocol::openai_chat::ChatResponse;
 use upstream::{BodyError, ResponseBody};
 
-use super::{ANSWER_BYTES_MAX, Head, Secrets, deliver, expected, give_up, success, while_wanted};
+use super::{ANSWER_BYTES_MAX, Head, Secrets, deliver, expected, failure_in_answer, give_up, success, while_wanted};
 use crate::error;
 use crate::flight::{Ending, Flight};
 use crate::room::Taken;
+use crate::upstream_health::Watch;
 
 /// Why there is no whole answer.
 enum Cut {
@@ -26,7 +27,7 @@ pub(super) async fn relay(
     mut flight: Flight,
     secrets: &Secrets,
     mut head: Head,
-    response: http::Response<ResponseBody>,
+    (response, mut watch): (http::Response<ResponseBody>, Watch),
 ) {
     let (parts, mut body) = response.into_parts();
     let room = flight.gateway.room.take_none();
@@ -35,9 +36,17 @@ pub(super) async fn relay(
     flight.note_head(headers::upstream_request_id(&parts.headers), parts.status.as_u16(), now);
     let mut answer = match read {
         Ok(Ok(answer)) => answer,
-        Ok(Err(cut)) => return fail(flight, head, &cut).await,
+        Ok(Err(cut)) => {
+            if let Cut::Body(error) = &cut
+                && let Some(kind) = failure_in_answer(error)
+            {
+                watch.broke_off(kind);
+            }
+            return fail(flight, head, &cut).await;
+        }
         Err(reason) => return give_up(flight, head, reason).await,
     };
+    // An error in a whole answer may be about the request, and says nothing of the upstream.
     let read = ChatResponse::read(&answer);
     let (usage, usage_source) = usage_of(&flight, &read);
     let outcome = if read.error.is_some() {

@@ -1,0 +1,403 @@
+//! Tries at upstreams, one after the other until one answers: all of them before the caller has seen a byte.
+//!
+//! A failed try is followed by another where that may help, at an upstream that was not tried yet, else at the same one
+//! after a pause; as long as there are tries, time and a retry in the budget of all requests left. Each try holds its
+//! upstream's part alone, and passes that upstream's breakers.
+
+use std::time::Duration;
+
+use domain::ledger::Attempt;
+use http::{Method, StatusCode};
+use limits::{RoomLeft, UpstreamRoom};
+use protocol::account_headers::{self, AccountRoom, Left};
+use protocol::errors::{UPSTREAM_ERROR_BYTES_MAX, UpstreamError};
+use protocol::headers;
+use tokio::time::Instant;
+use upstream::breaker::{Failure, FailureKind};
+use upstream::{BACKOFF_MAX_MS, ResponseBody, SendError, backoff_ms};
+
+use super::{Head, Unwanted, read_up_to, while_wanted};
+use crate::clock::between_ms;
+use crate::flight::Flight;
+use crate::metrics::{self, Again};
+use crate::outgoing::Outgoing;
+use crate::upstream_health::Watch;
+use crate::{Gateway, Step};
+
+/// How often a request is sent at most. That a provider does not know an option and is asked without it is not counted.
+pub const ATTEMPTS_MAX: u32 = 3;
+
+/// What came of all tries.
+pub(super) enum Tried {
+    /// A proper answer has begun.
+    Answered(Box<(http::Response<ResponseBody>, Watch)>),
+    /// The last one failed.
+    Failed(Failed),
+    /// Nobody waits any more.
+    Unwanted(Unwanted),
+    /// There was none: since admission, breakers have opened. One may be tried in so many milliseconds.
+    NotSent(u64),
+}
+
+/// How a try failed.
+pub(super) enum Failed {
+    /// No answer.
+    NoAnswer(SendError),
+    /// An error, and what it says.
+    Error(Box<http::response::Parts>, UpstreamError),
+}
+
+struct Tries {
+    began: Instant,
+    /// What all of them together may take, in milliseconds.
+    total_ms: u64,
+    sent: u32,
+    /// By the numbers of the case's routes.
+    has_tried: Vec<bool>,
+}
+
+/// Sends the request until somebody answers or it is of no use.
+pub(super) async fn until_answered(flight: &mut Flight, outgoing: &mut Outgoing, head: &mut Head) -> Tried {
+    let client_ms = flight.gateway.client.timeouts().total_ms;
+    let mut tries = Tries {
+        began: Instant::now(),
+        total_ms: outgoing.total_ms.unwrap_or(u64::MAX).min(client_ms),
+        sent: 0,
+        has_tried: vec![false; outgoing.case.routes.len()],
+    };
+    let mut watch = match tries.first(flight, outgoing).await {
+        Ok(watch) => watch,
+        Err(wait_ms) => return Tried::NotSent(wait_ms),
+    };
+    flight.gateway.retries.deposit();
+    loop {
+        tries.has_tried[outgoing.way] = true;
+        tries.sent += 1;
+        flight.mark_sent();
+        if tries.sent == 1 {
+            metrics::added(flight.began.elapsed());
+            flight.gateway.after_admission(flight.id(), Step::Sending);
+        }
+        let failed = match tries.send(flight, outgoing, head, &mut watch).await {
+            Ok(response) => return Tried::Answered(Box::new((response, watch))),
+            Err(NoResponse::Unwanted(reason)) => return Tried::Unwanted(reason),
+            Err(NoResponse::Failed(failed)) => failed,
+        };
+        match tries.again(flight, outgoing, head, &failed).await {
+            Some(next) => watch = next,
+            None => return Tried::Failed(failed),
+        }
+    }
+}
+
+/// Why a try brought no response.
+enum NoResponse {
+    Unwanted(Unwanted),
+    Failed(Failed),
+}
+
+impl Tries {
+    /// Leave for the first try: where admission sent it, or elsewhere if that was shut since.
+    async fn first(&self, flight: &mut Flight, outgoing: &mut Outgoing) -> Result<Watch, u64> {
+        let until_ms = match pass(flight, outgoing, outgoing.way) {
+            Ok(watch) => return Ok(watch),
+            Err(until_ms) => until_ms,
+        };
+        let taken = outgoing.way;
+        for way in (0..outgoing.case.routes.len()).filter(|way| *way != taken) {
+            if let Some(watch) = go(flight, outgoing, way).await {
+                return Ok(watch);
+            }
+        }
+        let now = flight.gateway.clock.now();
+        Err(until_ms.saturating_sub(now.monotonic_ms))
+    }
+
+    /// One try, told to the breakers, and what its answer says of the account.
+    async fn send(
+        &self,
+        flight: &mut Flight,
+        outgoing: &mut Outgoing,
+        head: &mut Head,
+        watch: &mut Watch,
+    ) -> Result<http::Response<ResponseBody>, NoResponse> {
+        loop {
+            let sent_ms = flight.gateway.clock.now().monotonic_ms;
+            let response = match self.exchange(flight, outgoing, head).await {
+                Ok(Ok(response)) => response,
+                Ok(Err(error)) => {
+                    if let Some(kind) = self.failure_of(&error, &flight.gateway) {
+                        watch.failed(Failure {
+                            kind,
+                            retry_after_ms: None,
+                        });
+                    }
+                    return Err(NoResponse::Failed(Failed::NoAnswer(error)));
+                }
+                Err(reason) => return Err(NoResponse::Unwanted(reason)),
+            };
+            hear_of_account(flight, outgoing, response.headers(), sent_ms).await;
+            if response.status().is_success() {
+                watch.answered();
+                return Ok(response);
+            }
+
+            let (parts, mut body) = response.into_parts();
+            let reading = read_up_to(&mut body, UPSTREAM_ERROR_BYTES_MAX);
+            // An error costs nothing, so it is all the same whether its text is still waited for.
+            let read = while_wanted(flight, head, reading).await.unwrap_or_default();
+            let told = UpstreamError::read(&read);
+            let is_about_usage = matches!(parts.status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY)
+                && outgoing.asks_for_usage()
+                && told.is_about_stream_options();
+            if !is_about_usage {
+                tell_status(watch, &parts, flight);
+                return Err(NoResponse::Failed(Failed::Error(Box::new(parts), told)));
+            }
+            // Once: the next request does not ask, so its refusal cannot be about that.
+            flight.blame_attempt("stream_options");
+            let now_ms = flight.gateway.clock.now().monotonic_ms;
+            flight
+                .gateway
+                .quirks
+                .refused_usage(outgoing.upstream().upstream.id, now_ms);
+            outgoing.ask_without_usage();
+        }
+    }
+
+    /// One exchange, noted on the row.
+    async fn exchange(
+        &self,
+        flight: &mut Flight,
+        outgoing: &Outgoing,
+        head: &mut Head,
+    ) -> Result<Result<http::Response<ResponseBody>, SendError>, Unwanted> {
+        let sent = flight.gateway.clock.now();
+        let client = flight.gateway.client.clone();
+        let upstream = outgoing.upstream();
+        let request = upstream::Request {
+            method: Method::POST,
+            base_url: &upstream.upstream.base_url,
+            endpoint: outgoing.endpoint,
+            credential: upstream.credential.as_deref(),
+            headers: outgoing.headers.clone(),
+            body: outgoing.body.clone(),
+        };
+        let answer = while_wanted(flight, head, client.send(request, Some(self.left_ms()))).await;
+        let now = flight.gateway.clock.now();
+        let (status, error) = match &answer {
+            Ok(Ok(response)) => (Some(response.status().as_u16()), None),
+            Ok(Err(error)) => (None, Some(error.as_str())),
+            Err(reason) => (None, Some(reason.as_str())),
+        };
+        flight.note_attempt(Attempt {
+            upstream_id: upstream.upstream.id,
+            upstream_model: outgoing.upstream_model().to_owned(),
+            status,
+            error: error.map(str::to_owned),
+            first_byte_ms: between_ms(sent, now),
+        });
+        answer
+    }
+
+    /// Leave for another try after one that failed, with everything made ready for it; `None` where there is none to be.
+    async fn again(
+        &self,
+        flight: &mut Flight,
+        outgoing: &mut Outgoing,
+        head: &mut Head,
+        failed: &Failed,
+    ) -> Option<Watch> {
+        let is_over = self.sent >= ATTEMPTS_MAX || self.left_ms() == 0 || is_unwanted(flight, head);
+        if is_over || !self.is_worth_another(failed, flight) {
+            return None;
+        }
+        let others: Vec<usize> = (0..outgoing.case.routes.len())
+            .filter(|way| !self.has_tried[*way] && may_pass(flight, outgoing, *way))
+            .collect();
+        let may_repeat = may_be_repeated(failed, flight) && may_pass(flight, outgoing, outgoing.way);
+        if (others.is_empty() && !may_repeat) || !flight.gateway.retries.take() {
+            return None;
+        }
+        let may_have_cost = matches!(failed, Failed::NoAnswer(error) if error.may_have_been_sent());
+        for way in others {
+            let Some(watch) = go(flight, outgoing, way).await else {
+                continue;
+            };
+            return Some(tried_again(flight, outgoing, watch, Again::Other, may_have_cost));
+        }
+        if !may_repeat {
+            return None;
+        }
+        let pause_ms = backoff_ms(self.sent - 1, flight.gateway.random_unit());
+        if pause_ms >= self.left_ms() || !pause(flight, head, pause_ms).await {
+            return None;
+        }
+        let watch = go(flight, outgoing, outgoing.way).await?;
+        Some(tried_again(flight, outgoing, watch, Again::Same, may_have_cost))
+    }
+
+    /// What is left of the time for all tries, in milliseconds.
+    fn left_ms(&self) -> u64 {
+        let spent_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.total_ms.saturating_sub(spent_ms)
+    }
+
+    /// In what way the upstream has failed; `None` where the time for the request was too short.
+    fn failure_of(&self, error: &SendError, gateway: &Gateway) -> Option<FailureKind> {
+        let is_too_short = |waited_ms: u64| waited_ms < gateway.client.timeouts().first_byte_ms;
+        match error {
+            SendError::Unconnected(ms) | SendError::TimedOut(ms) if is_too_short(*ms) => None,
+            SendError::Address | SendError::Connect(_) | SendError::Unconnected(_) => Some(FailureKind::Unreached),
+            SendError::Broken(_) => Some(FailureKind::Broken),
+            SendError::TimedOut(_) => Some(FailureKind::Silent),
+        }
+    }
+
+    /// Whether another upstream may do better.
+    fn is_worth_another(&self, failed: &Failed, flight: &Flight) -> bool {
+        match failed {
+            Failed::NoAnswer(error) => self.failure_of(error, &flight.gateway).is_some(),
+            Failed::Error(parts, _) => {
+                let status = parts.status;
+                status.is_server_error()
+                    || matches!(
+                        status,
+                        StatusCode::UNAUTHORIZED
+                            | StatusCode::FORBIDDEN
+                            | StatusCode::REQUEST_TIMEOUT
+                            | StatusCode::TOO_MANY_REQUESTS
+                    )
+            }
+        }
+    }
+}
+
+/// Whether the same upstream may do better in a moment. One that names a longer time is taken at its word.
+fn may_be_repeated(failed: &Failed, flight: &Flight) -> bool {
+    match failed {
+        Failed::NoAnswer(error) => matches!(error, SendError::Connect(_) | SendError::Broken(_)),
+        Failed::Error(parts, _) => {
+            let now = flight.gateway.clock.now();
+            let asked = headers::retry_after(&parts.headers, now.wall);
+            parts.status.is_server_error() && asked.is_none_or(|asked| asked <= Duration::from_millis(BACKOFF_MAX_MS))
+        }
+    }
+}
+
+/// Leave of the breakers of the upstream on this route.
+fn pass(flight: &Flight, outgoing: &Outgoing, way: usize) -> Result<Watch, u64> {
+    let (route, upstream) = &outgoing.case.routes[way];
+    let tenant = flight.identity.tenant_id;
+    flight
+        .gateway
+        .watch_upstream(upstream.upstream.id, &route.upstream_model, tenant)
+}
+
+fn may_pass(flight: &Flight, outgoing: &Outgoing, way: usize) -> bool {
+    let (route, upstream) = &outgoing.case.routes[way];
+    let (gateway, tenant) = (&flight.gateway, flight.identity.tenant_id);
+    let now_ms = gateway.clock.now().monotonic_ms;
+    let waits = gateway
+        .breakers
+        .wait_until(upstream.upstream.id, &route.upstream_model, tenant, now_ms);
+    waits.is_none()
+}
+
+/// Makes the request go this way, if the breakers let it and the account has room.
+async fn go(flight: &mut Flight, outgoing: &mut Outgoing, way: usize) -> Option<Watch> {
+    let watch = pass(flight, outgoing, way).ok()?;
+    let now = flight.gateway.clock.now();
+    if !flight.switch_upstream(&outgoing.case, way, now).await {
+        return None;
+    }
+    if way != outgoing.way {
+        let upstream = outgoing.case.routes[way].1.upstream.id;
+        let asks_for_usage = flight.gateway.quirks.can_ask_for_usage(upstream, now.monotonic_ms);
+        outgoing.go(way, asks_for_usage);
+    }
+    Some(watch)
+}
+
+fn tried_again(flight: &mut Flight, outgoing: &Outgoing, watch: Watch, again: Again, may_have_cost: bool) -> Watch {
+    if may_have_cost {
+        flight.charge_lost_try();
+    }
+    let upstream = &outgoing.upstream().upstream.name;
+    metrics::tried_again(upstream, again);
+    tracing::info!(request_id = %flight.id(), upstream, "a try failed; the request is sent once more");
+    watch
+}
+
+/// Waits; false as soon as nobody waits with us.
+async fn pause(flight: &Flight, head: &mut Head, pause_ms: u64) -> bool {
+    tokio::select! {
+        biased;
+        () = flight.gateway.ending.cancelled() => false,
+        () = head.closed() => false,
+        () = tokio::time::sleep(Duration::from_millis(pause_ms)) => true,
+    }
+}
+
+fn is_unwanted(flight: &Flight, head: &Head) -> bool {
+    head.is_closed() || flight.gateway.ending.is_cancelled()
+}
+
+/// Tells the breakers of an error.
+fn tell_status(watch: &mut Watch, parts: &http::response::Parts, flight: &Flight) {
+    let now = flight.gateway.clock.now().wall;
+    let asked = headers::retry_after(&parts.headers, now);
+    let (kind, asked) = match parts.status {
+        StatusCode::UNAUTHORIZED => (FailureKind::Unauthorized, None),
+        StatusCode::FORBIDDEN => (FailureKind::Forbidden, None),
+        StatusCode::TOO_MANY_REQUESTS => (FailureKind::RateLimited, account_headers::cooling(&parts.headers, now)),
+        status if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
+            (FailureKind::Status(status.as_u16()), asked)
+        }
+        status if status.is_client_error() => return watch.declined(),
+        // A redirection says nothing of the model.
+        _ => return,
+    };
+    watch.failed(Failure {
+        kind,
+        retry_after_ms: asked.map(millis),
+    });
+}
+
+/// Lowers our counters of the account to what the provider says is left.
+async fn hear_of_account(flight: &Flight, outgoing: &Outgoing, headers: &http::HeaderMap, sent_ms: u64) {
+    let upstream = outgoing.upstream();
+    if upstream.scope.limits.is_empty() {
+        return;
+    }
+    let now = flight.gateway.clock.now();
+    let said = AccountRoom::read(headers, now.wall);
+    if said.is_silent() {
+        return;
+    }
+    let told = UpstreamRoom {
+        sent_ms_ago: now.monotonic_ms.saturating_sub(sent_ms),
+        requests: said.requests.map(room_left),
+        input_tokens: said.input_tokens.map(room_left),
+        output_tokens: said.output_tokens.map(room_left),
+        total_tokens: said.total_tokens.map(room_left),
+    };
+    let (gateway, scope) = (std::sync::Arc::clone(&flight.gateway), upstream.scope.clone());
+    let model = flight.identity.model.clone().unwrap_or_default();
+    let mut hearing = Box::pin(async move { gateway.limits.correct_upstream(&scope, &model, &told, now).await });
+    // Counters in memory have heard at once; nobody waits for others.
+    if futures_util::poll!(&mut hearing).is_pending() {
+        flight.gateway.tasks.spawn(hearing);
+    }
+}
+
+fn room_left(left: Left) -> RoomLeft {
+    RoomLeft {
+        remaining: left.remaining,
+        reset_ms: left.reset.map(millis),
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
