@@ -349,8 +349,9 @@ impl AlertEvent {
     }
 }
 
-/// The message, cut to [`MESSAGE_CHARS_MAX`] characters.
+/// The message, cut to [`MESSAGE_CHARS_MAX`] characters. A NUL character, which Postgres does not take, becomes U+FFFD.
 pub fn cut_message(message: String) -> String {
+    let message = message.replace('\0', "\u{fffd}");
     match message.char_indices().nth(MESSAGE_CHARS_MAX) {
         Some((end, _)) => message[..end].to_owned(),
         None => message,

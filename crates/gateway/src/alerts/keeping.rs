@@ -88,7 +88,7 @@ impl Gateway {
 
 impl Alerts {
     /// Raises and clears what is due by now, and tells the metrics.
-    fn turn_all(&self) {
+    pub(super) fn turn_all(&self) {
         let now = self.now();
         let mut book = self.book.lock();
         for watched in book.watched.values_mut() {
@@ -108,7 +108,7 @@ impl Alerts {
     }
 
     /// An earlier run's alert is this one's.
-    fn resume(&self, alert: Alert) {
+    pub(super) fn resume(&self, alert: Alert) {
         let now = self.now();
         let mut book = self.book.lock();
         let Some(watched) = book.watched(alert.kind, alert.subject) else {
@@ -131,7 +131,7 @@ impl Alerts {
     }
 
     /// What is to be written now, at most as much as is watched.
-    fn due(&self, instance: &str) -> Vec<Alert> {
+    pub(super) fn due(&self, instance: &str) -> Vec<Alert> {
         let now_ms = self.now().monotonic_ms;
         let is_due = |watched: &Watched| {
             watched.row.is_some_and(|row| {
@@ -149,7 +149,7 @@ impl Alerts {
 
     /// An alert was written, and is known as `written` from now on. Where it is `None`, it had been cleared before: by the
     /// others, who took this gateway for gone, or by an attempt whose answer was lost.
-    fn written(&self, alert: &Alert, written: Option<Alert>) {
+    pub(super) fn written(&self, alert: &Alert, written: Option<Alert>) {
         let now = self.now();
         let mut book = self.book.lock();
         let Some(watched) = book.watched.get_mut(&(alert.kind, alert.subject.clone())) else {
