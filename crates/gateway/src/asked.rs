@@ -71,7 +71,6 @@ impl Asked {
     }
 
     /// The same of a request that was accepted before, with this key, to be run at `priority_max` or below.
-    #[expect(dead_code, reason = "for jobs")]
     pub(crate) fn read_again(
         flight: &mut Flight,
         (key, priority_max): (KeyId, Priority),
@@ -113,6 +112,17 @@ impl Asked {
     /// Whether the caller wants to hear from its stream while it waits for room.
     pub(crate) fn wants_comments(&self) -> bool {
         self.request.is_streamed() && headers::wants_queue_comments(&self.headers)
+    }
+
+    /// How long it wants to wait for room, in milliseconds, where the longest wait is `timeout_ms`. Who would rather have an
+    /// answer later than wait for it does not wait, unless it says how long; but a stream cannot come later.
+    pub(crate) fn patience_ms(&self, timeout_ms: u64) -> u64 {
+        let preferences = headers::preferences(&self.headers);
+        match preferences.wait {
+            Some(wait) => u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).min(timeout_ms),
+            None if preferences.responds_async && !self.request.is_streamed() => 0,
+            None => timeout_ms,
+        }
     }
 
     /// Judges the request by the policy in force at `now`.

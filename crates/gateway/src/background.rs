@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::alerts::{deliver_alerts, keep_alerts};
 use crate::budgets::{REREAD_INTERVAL_MS, Which};
 use crate::clock::minute_of;
+use crate::jobs::worker::{keep_claims, keep_jobs};
 use crate::policy::{KeeperError, VERSION_INTERVAL_MS};
 use crate::{Gateway, metrics};
 
@@ -70,6 +71,8 @@ impl Gateway {
         self.spawn(tasks, stop, "wanted budgets", read_wanted_budgets);
         self.spawn(tasks, stop, "counters", keep_counters);
         self.spawn(tasks, stop, "queue", keep_queue);
+        self.spawn(tasks, stop, "jobs", keep_jobs);
+        self.spawn(tasks, stop, "claims on jobs", keep_claims);
         self.spawn(tasks, stop, "sweep", sweep);
         self.spawn(tasks, stop, "status", report);
         self.spawn(tasks, stop, "alerts", keep_alerts);
@@ -107,12 +110,12 @@ impl Gateway {
             Ok(Err(error)) => tracing::warn!(error = chain(&error), "new budgets cannot be read; they stay closed"),
             Err(_) => tracing::warn!("new budgets are not read in time; they stay closed until they are"),
         }
-        self.keeper.publish(newer);
-        self.queue.stir_all(self.clock.now());
-        Ok(true)
         if let Some(before) = self.keeper.current() {
             self.forget_changed_upstreams(&before, &newer.snapshot);
         }
+        self.keeper.publish(newer);
+        self.queue.stir_all(self.clock.now());
+        Ok(true)
     }
 }
 

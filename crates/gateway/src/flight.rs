@@ -337,6 +337,11 @@ impl Flight {
         self.gateway.rejections.book(&self.gateway.journal, rejection);
     }
 
+    /// Ends it without a row, before it was admitted: a job answers for the request, and has rows of its own.
+    pub(crate) fn hand_over(mut self) {
+        self.has_ended = true;
+    }
+
     /// Ends it with what it used: counters, budgets and journal. Done before the caller sees the end of the answer, so
     /// that its next request finds the room.
     pub(crate) async fn settle(mut self, ending: Ending) {
@@ -358,12 +363,6 @@ impl Flight {
         self.has_ended = true;
         let now = self.gateway.clock.now();
         let admitted = self.admitted.take();
-        let cost = admitted
-            .as_ref()
-            .map_or(Nanos::ZERO, |admitted| admitted.pricing.cost(&ending.usage));
-        let cost = Nanos(cost.0.saturating_add(lost_cost));
-        let ending = ending.and_lost(lost_tries, &expected);
-        let settlement = Settlement {
         let Estimate { expected, ceiling } = self.estimate;
         let lost_tries = admitted.as_ref().map_or(0, |admitted| admitted.lost_tries);
         // Each by itself: a price that rises with the size of a request knows nothing of the sum.
@@ -371,6 +370,12 @@ impl Flight {
             .cost
             .0
             .saturating_mul(i64::try_from(lost_tries).unwrap_or(i64::MAX));
+        let cost = admitted
+            .as_ref()
+            .map_or(Nanos::ZERO, |admitted| admitted.pricing.cost(&ending.usage));
+        let cost = Nanos(cost.0.saturating_add(lost_cost));
+        let ending = ending.and_lost(lost_tries, &expected);
+        let settlement = Settlement {
             identity: self.identity.clone(),
             admitted_at: admitted.as_ref().map_or(self.arrived.wall, |admitted| admitted.at.wall),
             settled_at: now.wall,
@@ -510,7 +515,7 @@ impl Drop for Flight {
     }
 }
 
-fn log_settlement(settlement: &Settlement, key: &str) {
+pub(crate) fn log_settlement(settlement: &Settlement, key: &str) {
     tracing::info!(
         target: "tollgate::ledger",
         request_id = %settlement.identity.id,

@@ -19,6 +19,7 @@ mod error;
 mod estimates;
 pub mod explain;
 mod flight;
+mod jobs;
 mod kept_policy;
 pub mod metrics;
 mod outgoing;
@@ -33,8 +34,8 @@ pub mod relay;
 mod room;
 mod routes;
 mod status;
-mod waiting;
 mod upstream_health;
+mod waiting;
 mod waits;
 
 use std::fmt;
@@ -52,9 +53,10 @@ use store::random::{self, Random};
 use store::sealing::{Purpose, SecretKey};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
 use upstream::RetryBudget;
 use upstream::breaker::Breakers;
+
+pub use jobs::JOBS_RUNNING_MAX;
 pub use kept_policy::KEPT_POLICY_FILE;
 pub use queue::QueueSettings;
 pub use routes::router;
@@ -65,6 +67,7 @@ use budgets::Budgets;
 use clock::Clock;
 use end_users::EndUsers;
 use estimates::Estimates;
+use jobs::Jobs;
 use kept_policy::KeptPolicy;
 use policy::{OpenCredential, PolicyKeeper};
 use queue::Queue;
@@ -121,11 +124,12 @@ pub struct Gateway {
     pub(crate) journal: Arc<Journal>,
     pub(crate) limits: Limits,
     pub(crate) client: upstream::Client,
-    pub(crate) queue: Arc<Queue>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) keeper: PolicyKeeper,
     pub(crate) breakers: Breakers,
     pub(crate) retries: RetryBudget,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) jobs: Jobs,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) keeper: PolicyKeeper,
     pub(crate) refreshing: tokio::sync::Mutex<()>,
     pub(crate) budgets: Budgets,
     pub(crate) estimates: Estimates,
@@ -197,12 +201,13 @@ impl Gateway {
             journal: parts.journal,
             limits: parts.limits,
             client: parts.client,
+            breakers: Breakers::default(),
+            retries: RetryBudget::default(),
             queue: Queue::new(parts.queue),
+            jobs: Jobs::default(),
             clock: parts.clock,
             keeper,
             refreshing: tokio::sync::Mutex::default(),
-            breakers: Breakers::default(),
-            retries: RetryBudget::default(),
             budgets,
             estimates: Estimates::default(),
             room: Room::default(),

@@ -20,7 +20,7 @@ use crate::outgoing::Outgoing;
 use crate::policy::RequestUser;
 use crate::refusal::Refusal;
 use crate::waiting::{self, Admitted, First, Waiting};
-use crate::{Gateway, Step, comments, error, metrics, relay};
+use crate::{Gateway, Step, comments, error, jobs, metrics, relay};
 
 /// `POST /v1/chat/completions`.
 pub(crate) async fn chat_completions(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
@@ -37,7 +37,7 @@ pub(crate) async fn chat_completions(State(gateway): State<Arc<Gateway>>, reques
         Ok(First::Admitted(admitted)) => run(flight, asked, *admitted).await,
         Ok(First::Waits(waiting)) if asked.wants_comments() => comments::answer(flight, asked, waiting),
         Ok(First::Waits(waiting)) => wait(flight, asked, waiting).await,
-        Err(refusal) => refuse(flight, &refusal),
+        Err(refusal) => degrade_or_refuse(flight, &asked, &refusal).await,
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) async fn unknown_route(State(gateway): State<Arc<Gateway>>, request: 
         Ok(flight) => flight,
         Err(response) => return *response,
     };
-    let served = "POST /v1/chat/completions, GET /v1/models";
+    let served = "POST /v1/chat/completions, GET /v1/models, GET /v1/jobs";
     let message = format!(
         "{} /v1/{path} is not served here. Served are: {served}.",
         request.method()
@@ -80,6 +80,14 @@ fn refuse(flight: Flight, refusal: &Refusal) -> Response {
     response
 }
 
+/// Gives the caller a job, if it agrees, and refuses otherwise.
+async fn degrade_or_refuse(flight: Flight, asked: &Asked, refusal: &Refusal) -> Response {
+    match jobs::degrade(flight, asked, refusal).await {
+        Ok(response) => response,
+        Err(flight) => refuse(*flight, refusal),
+    }
+}
+
 /// The request, as far as it can be read without asking anybody.
 async fn read(flight: &mut Flight, headers: HeaderMap, body: Body) -> Result<Asked, Refusal> {
     match flight.caller.refusal_at(flight.arrived.wall) {
@@ -93,7 +101,7 @@ async fn read(flight: &mut Flight, headers: HeaderMap, body: Body) -> Result<Ask
 pub(crate) async fn wait(mut flight: Flight, mut asked: Asked, waiting: Waiting) -> Response {
     match waiting.admitted(&mut flight, &mut asked).await {
         Ok(admitted) => run(flight, asked, admitted).await,
-        Err(refusal) => refuse(flight, &refusal),
+        Err(refusal) => degrade_or_refuse(flight, &asked, &refusal).await,
     }
 }
 
@@ -101,7 +109,7 @@ pub(crate) async fn wait(mut flight: Flight, mut asked: Asked, waiting: Waiting)
 async fn run(mut flight: Flight, asked: Asked, admitted: Admitted) -> Response {
     match board(&mut flight, asked, admitted) {
         Ok(outgoing) => relay::answer(flight, outgoing).await,
-        Err(refusal) => refuse(flight, &refusal),
+        Err((asked, refusal)) => degrade_or_refuse(flight, &asked, &refusal).await,
     }
 }
 
@@ -118,7 +126,14 @@ pub(crate) async fn admit(flight: &Flight, judged: &Judged, now: Now) -> Result<
 }
 
 /// Journals the hold of a request that was admitted, and makes of it what goes to the provider.
-pub(crate) fn board(flight: &mut Flight, asked: Asked, admitted: Admitted) -> Result<Outgoing, Refusal> {
+///
+/// # Errors
+/// With the request, when the journal does not take the hold.
+pub(crate) fn board(
+    flight: &mut Flight,
+    asked: Asked,
+    admitted: Admitted,
+) -> Result<Outgoing, (Box<Asked>, Box<Refusal>)> {
     let Admitted { judged, hold, at } = admitted;
     let Judged { case, model, .. } = judged;
     let way = hold.upstream().unwrap_or(0).min(case.routes.len() - 1);
@@ -126,18 +141,17 @@ pub(crate) fn board(flight: &mut Flight, asked: Asked, admitted: Admitted) -> Re
     let (upstream, upstream_model) = (upstream.upstream.id, route.upstream_model.clone());
     let total_ms =
         seconds_cap(&case.scopes, &model.model.name, flight.identity.priority).map(|seconds| seconds * 1_000);
-    flight
-        .board(
-            hold,
-            case.scopes.clone(),
-            judged.pricing,
-            (upstream, upstream_model),
-            at,
-        )
-        .map_err(|error| {
-            tracing::error!(%error, "the journal takes no more entries; requests are refused");
-            case::ledger_full()
-        })?;
+    let boarded = flight.board(
+        hold,
+        case.scopes.clone(),
+        judged.pricing,
+        (upstream, upstream_model),
+        at,
+    );
+    if let Err(error) = boarded {
+        tracing::error!(%error, "the journal takes no more entries; requests are refused");
+        return Err((Box::new(asked), Box::new(case::ledger_full())));
+    }
 
     let has_strict_budgets = flight.caller.tenant.tenant.has_strict_budgets;
     let quirks = &flight.gateway.quirks;

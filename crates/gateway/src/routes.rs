@@ -15,8 +15,9 @@ use limits::Mode;
 use protocol::models::{ListedModel, models_body};
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::authenticate::Caller;
 use crate::refusal::Refusal;
-use crate::{Gateway, error, metrics, pipeline};
+use crate::{Gateway, error, jobs, metrics, pipeline};
 
 const X_RATELIMIT_MODE: HeaderName = HeaderName::from_static("x-ratelimit-mode");
 const X_RATELIMIT_QUEUE_DEPTH: HeaderName = HeaderName::from_static("x-ratelimit-queue-depth");
@@ -30,6 +31,12 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
             post(pipeline::chat_completions).fallback(pipeline::unknown_route),
         )
         .route("/v1/models", get(models).fallback(pipeline::unknown_route))
+        .route("/v1/jobs", get(jobs::api::list).fallback(pipeline::unknown_route))
+        .route("/v1/jobs/{id}", get(jobs::api::find).fallback(pipeline::unknown_route))
+        .route(
+            "/v1/jobs/{id}/cancel",
+            post(jobs::api::cancel).fallback(pipeline::unknown_route),
+        )
         .route("/v1/{*path}", any(pipeline::unknown_route))
         .layer(middleware::from_fn_with_state(Arc::clone(&gateway), tell_state))
         // The flight of a request that panics has booked it while the panic passed through; the caller is told here.
@@ -52,22 +59,31 @@ async fn tell_state(State(gateway): State<Arc<Gateway>>, request: Request<Body>,
     response
 }
 
-/// `GET /v1/models`: what the key may use.
-async fn models(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, _: Request<Body>) -> Response {
+/// Who asks something that uses nothing and leaves no row.
+///
+/// # Errors
+/// With the answer, when it is nobody who may.
+pub(crate) fn caller(gateway: &Gateway, headers: &HeaderMap) -> Result<Caller, Box<Response>> {
     let now = gateway.clock.now();
-    let caller = match gateway.authenticate(&headers, now.wall) {
-        Ok(caller) => caller,
-        Err(reason) => {
-            metrics::unauthenticated(reason);
-            return error::unauthenticated(reason);
-        }
-    };
-    if let Some((code, message)) = caller.refusal_at(now.wall) {
-        return error::refused(
+    let caller = gateway.authenticate(headers, now.wall).map_err(|reason| {
+        metrics::unauthenticated(reason);
+        error::unauthenticated(reason)
+    })?;
+    match caller.refusal_at(now.wall) {
+        Some((code, message)) => Err(Box::new(error::refused(
             domain::ids::RequestId::new(now.wall, gateway.random()),
             &Refusal::plain(code, message),
-        );
+        ))),
+        None => Ok(caller),
     }
+}
+
+/// `GET /v1/models`: what the key may use.
+async fn models(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, _: Request<Body>) -> Response {
+    let caller = match caller(&gateway, &headers) {
+        Ok(caller) => caller,
+        Err(response) => return *response,
+    };
     let models = caller.policy.models_of(&caller.key);
     let listed = models.iter().map(|entry| ListedModel {
         name: &entry.model.name,

@@ -91,8 +91,8 @@ impl Gateway {
             open_holds: self.open_holds(),
             complete_until: Some(journal.complete_until),
             queue: self.queue.status(self.clock.now()),
+            jobs_running: self.jobs.count_running() as u64,
             breakers: self.breaker_statuses(self.clock.now()),
-            ..InstanceStatus::default()
         }
     }
 
