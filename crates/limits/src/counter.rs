@@ -14,6 +14,8 @@ use crate::budget::{Budget, BudgetSpan, kept_until};
 use crate::hold::Request;
 use crate::members::Members;
 use crate::reading::{self, Usage};
+use crate::told::Told;
+use crate::upstream_room::Telling;
 use crate::window::Window;
 use crate::{BudgetKey, Now, Settings};
 
@@ -29,6 +31,8 @@ pub(crate) struct Counter {
     open: u32,
     used_ms: u64,
     pub(crate) kind: Kind,
+    /// Of an account: what its provider has said last.
+    told: Option<Told>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,11 +77,12 @@ impl Counter {
             open: 0,
             used_ms: now.monotonic_ms,
             kind,
+            told: None,
         })
     }
 
     /// What another place has counted for the limit's slot.
-    pub(crate) fn counted(serial: u64, limit: &Limit, kind: Kind, now: Now) -> Self {
+    pub(crate) fn counted(serial: u64, limit: &Limit, kind: Kind, told: Option<Told>, now: Now) -> Self {
         Self {
             serial,
             slot: limit.slot(),
@@ -85,6 +90,7 @@ impl Counter {
             open: 0,
             used_ms: now.monotonic_ms,
             kind,
+            told,
         }
     }
 
@@ -97,6 +103,7 @@ impl Counter {
             open: 0,
             used_ms: now.monotonic_ms,
             kind: Kind::Budget(Box::new(Budget::new(key.span, now.wall))),
+            told: None,
         })
     }
 
@@ -170,11 +177,54 @@ impl Counter {
         }
     }
 
+    /// The same in the eyes of a limit of this value: what its provider has not left is used.
+    pub(crate) fn usage_under(&self, value: u64, now: Now) -> Usage {
+        let usage = self.usage(now.wall);
+        match self.told_room(now) {
+            Some(room) => Usage {
+                used: usage.used.max(i128::from(value) - room),
+                ..usage
+            },
+            None => usage,
+        }
+    }
+
+    /// What its provider says is left, for as long as that stands.
+    pub(crate) fn told_room(&self, now: Now) -> Option<i128> {
+        self.told.and_then(|told| told.room(now.monotonic_ms))
+    }
+
+    /// Itself as if its provider had said nothing, where that stands.
+    pub(crate) fn find_untold(&self, now: Now) -> Option<Self> {
+        self.told_room(now).map(|_| Self {
+            told: None,
+            ..self.clone()
+        })
+    }
+
+    /// Milliseconds until its provider's word leaves room for `least`.
+    pub(crate) fn told_wait_ms(&self, least: i128, now: Now) -> u64 {
+        self.told.map_or(0, |told| told.wait_ms(least, now.monotonic_ms))
+    }
+
+    /// Hears its provider's word, unless a better one stands.
+    pub(crate) fn tell(&mut self, telling: Telling, sent_ms_ago: u64, now: Now) {
+        let now_ms = now.monotonic_ms;
+        let yields = |told: Told| told.yields_to(telling.remaining, sent_ms_ago, now_ms);
+        if self.told.is_none_or(yields) {
+            self.told = Some(Told::new(telling, self.slot.window_seconds.unwrap_or(0), now_ms));
+        }
+    }
+
     /// Takes `need` for the request, whether or not there is room.
     pub(crate) fn take(&mut self, id: RequestId, need: u64, forgives: bool, lease_ms: u64, now: Now) -> Taken {
         self.open += 1;
         self.used_ms = self.used_ms.max(now.monotonic_ms);
         let expires_ms = now.monotonic_ms.saturating_add(lease_ms);
+        // What is given back later does not come back here: nobody knows whether the provider has counted it.
+        if let Some(told) = &mut self.told {
+            told.take(need);
+        }
         match &mut self.kind {
             Kind::Requests(window) => Taken::Request { cell: window.add(1) },
             Kind::Tokens { bucket, window } => {
@@ -307,7 +357,7 @@ impl Counter {
 
     /// Whether nothing would be lost without it: nothing is held, and it says what a new one would.
     pub(crate) fn is_idle(&self, now: Now) -> bool {
-        if self.open > 0 {
+        if self.open > 0 || self.told_room(now).is_some() {
             return false;
         }
         let idle_ms = now.monotonic_ms.saturating_sub(self.used_ms);
@@ -327,7 +377,7 @@ impl Counter {
         {
             return 0;
         }
-        let left = i128::from(limit.value).saturating_sub(self.usage(now.wall).sum());
+        let left = i128::from(limit.value).saturating_sub(self.usage_under(limit.value, now).sum());
         u64::try_from(left.max(0)).unwrap_or(u64::MAX)
     }
 
@@ -338,7 +388,7 @@ impl Counter {
             used: clamp_i64(usage.used),
             held: u64::try_from(usage.held).unwrap_or(0),
             remaining: self.remaining(limit, now),
-            utilisation_percent: usage.percent_of(limit.value),
+            utilisation_percent: self.usage_under(limit.value, now).percent_of(limit.value),
             is_known: true,
             ..reading::untouched(scope, limit, chrono_tz::UTC, now.wall)
         };
@@ -354,6 +404,12 @@ impl Counter {
                 reading.is_known = budget.is_open(now.wall);
                 reading.reset_ms = span.map(|span| ms_until(span.span.end, now.wall));
             }
+        }
+        let is_less = |room| room < i128::from(limit.value);
+        if let Some(told) = self.told
+            && told.room(now.monotonic_ms).is_some_and(is_less)
+        {
+            reading.reset_ms = reading.reset_ms.max(Some(told.over_in_ms(now.monotonic_ms)));
         }
         reading
     }

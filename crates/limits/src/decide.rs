@@ -66,7 +66,10 @@ pub(crate) fn check(
     let Some(counter) = counter else {
         return Ok(());
     };
-    let room = check_room(limit, counter, need, now);
+    let room = match (check_room(limit, counter, need, now), check_told(counter, need, now)) {
+        (Err(refused), Err(told)) => Err(refused.until_both(told)),
+        (room, told) => room.and(told),
+    };
     let gate = limit
         .gates
         .map_or(Ok(()), |gates| check_gates(gates, limit, counter, gate_priority, now));
@@ -136,8 +139,18 @@ fn check_room(limit: &Limit, counter: &Counter, need: u64, now: Now) -> Result<(
     }
 }
 
+/// Whether the provider of an account has left `need`.
+fn check_told(counter: &Counter, need: u64, now: Now) -> Result<(), Refusal> {
+    let need = i128::from(need);
+    if need == 0 || counter.told_room(now).is_none_or(|room| room >= need) {
+        return Ok(());
+    }
+    let wait_ms = counter.told_wait_ms(need, now);
+    Err(Refusal::new(RefusalCode::RateLimitExceeded, Some(wait_ms)))
+}
+
 /// What rehearsing `limit` at `percent` of its value would have said: on the same counters, with token rates judged by
-/// the last window alone, since the bucket is filled for the whole value.
+/// the last window alone, since the bucket is filled for the whole value, and without what a provider says of the whole.
 pub(crate) fn check_share(
     limit: &Limit,
     percent: u8,
@@ -147,6 +160,8 @@ pub(crate) fn check_share(
     now: Now,
 ) -> Result<(), Refusal> {
     let share = share_of(limit, percent);
+    let untold = counter.and_then(|counter| counter.find_untold(now));
+    let counter = untold.as_ref().or(counter);
     let Some(Kind::Tokens { window, .. }) = counter.map(|counter| &counter.kind) else {
         return check(&share, counter, need, gate_priority, now);
     };
@@ -190,7 +205,7 @@ fn check_gates(
     if gate_priority >= Priority::High {
         return Ok(());
     }
-    let usage = counter.usage(now.wall);
+    let usage = counter.usage_under(limit.value, now);
     let (gate, percent) = if usage.has_reached(gates.upper_percent, limit.value) {
         let waits = gates.upper_waits;
         (Gate::Upper { waits }, gates.upper_percent)
@@ -203,7 +218,11 @@ fn check_gates(
     let threshold = (u128::from(limit.value) * u128::from(percent)).div_ceil(100);
     let target = threshold.saturating_sub(1);
     let retry_after_ms = match &counter.kind {
-        Kind::Requests(window) | Kind::Tokens { window, .. } => window.wait_ms(target, now.monotonic_ms),
+        Kind::Requests(window) | Kind::Tokens { window, .. } => {
+            let least = i128::from(limit.value) - i128::try_from(target).unwrap_or(i128::MAX);
+            let told_ms = counter.told_wait_ms(least, now);
+            window.wait_ms(target, now.monotonic_ms).max(told_ms)
+        }
         Kind::Concurrency(_) => CONCURRENCY_RETRY_MS,
         Kind::Budget(budget) => match budget.find_span(now.wall) {
             Some(span) if usage.used >= i128::try_from(threshold).unwrap_or(i128::MAX) => {

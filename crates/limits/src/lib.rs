@@ -34,6 +34,11 @@
 //! begins while its budget is counted here starts at zero. Entries are told apart by the journal's sequence numbers, so
 //! that bases may be set at any time, late or twice.
 //!
+//! # What providers say
+//!
+//! [`Limits::correct_upstream`] puts a provider's word on what its account has left beside the counters of that upstream.
+//! While it stands, the rates admit no more than that, and gates and readings go by it where it says less than they do.
+//!
 //! # Which store
 //!
 //! [`Limits::memory`] keeps everything in this process. [`Limits::redis`] keeps it in Redis, for all gateways that use the
@@ -57,6 +62,8 @@ mod names;
 mod node;
 mod reading;
 mod redis;
+mod told;
+mod upstream_room;
 mod window;
 
 pub use admission::{Admission, BegunBudgets, BudgetKey, Now, ScopeLimits, Settings, UpstreamCandidate};
@@ -66,3 +73,4 @@ pub use hold::Hold;
 pub use limits::Limits;
 pub use reading::Tightest;
 pub use redis::{LifeSigns, Mode, RedisSettings, RedisSettingsError};
+pub use upstream_room::{RoomLeft, UpstreamRoom};

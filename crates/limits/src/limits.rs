@@ -14,7 +14,7 @@ use domain::readings::{CounterStore, Explanation, Reading};
 use crate::hold::Parts;
 use crate::memory::Memory;
 use crate::redis::{Connection, LifeSigns, Mode, RedisSettings, RedisSettingsError, RedisStore, Shared, TimeOf};
-use crate::{Admission, BegunBudgets, BudgetBase, BudgetKey, Denial, Hold, Now, ScopeLimits, Settings};
+use crate::{Admission, BegunBudgets, BudgetBase, BudgetKey, Denial, Hold, Now, ScopeLimits, Settings, UpstreamRoom};
 
 /// The counters of all scopes. Clones share them.
 #[derive(Clone)]
@@ -184,6 +184,30 @@ impl Limits {
             (Store::Memory(memory), Parts::Memory(_)) => Memory::switch_upstream(memory, hold, admission, now),
             (Store::Redis(store), Parts::Shared(_)) => store.switch_upstream(hold, admission, now).await,
             _ => Ok(()),
+        }
+    }
+
+    /// Hears what a provider has said is left of its account, in answer to a request for `model`: until its reset, the rates
+    /// of this upstream that count what it said and apply to the model admit no more than that, enforced or in rehearsal,
+    /// for windows of at most a minute. Longer windows are the operator's own idea and are left alone, as is everything
+    /// that has less room anyway. Gates, readings and explanations go by what is left, too.
+    ///
+    /// What is counted here stays as it is; the word stands beside it, is lowered by what is taken after it, and is over at
+    /// the reset, a second after it was told where none was said, a minute after at the latest. Use made up to match it
+    /// would have to be taken back: a provider whose window ends in two seconds would block ours for a minute, and what
+    /// requests under way settle and give back would have to be told apart from it.
+    ///
+    /// Providers count in two ways, and say the same headers. In windows that end at the reset nothing comes back before. A
+    /// bucket refills all the time, and its reset is when it will be full: waiting for that with nothing left would waste
+    /// a minute of the account. So a word that a bucket as large as the limit could have given grows by what the limit
+    /// refills; one with less left than such a bucket would have grows by nothing.
+    ///
+    /// A later word stands instead of an earlier one where it says less, or answers a request that was sent after that was
+    /// told. Dropped or failed, nothing has changed, or what was said stands.
+    pub async fn correct_upstream(&self, of: &ScopeLimits, model: &str, told: &UpstreamRoom, now: Now) {
+        match &self.store {
+            Store::Memory(memory) => memory.correct_upstream(of, model, told, now),
+            Store::Redis(store) => store.correct_upstream(of, model, told, now).await,
         }
     }
 

@@ -24,7 +24,9 @@ use crate::explain;
 use crate::hold::{MemoryHold, Parts, Request};
 use crate::node::{Level, Node, Share, SharedNode};
 use crate::reading;
-use crate::{Admission, BudgetBase, BudgetKey, BudgetState, Denial, Hold, Now, ScopeLimits, Settings, Tightest};
+use crate::{
+    Admission, BudgetBase, BudgetKey, BudgetState, Denial, Hold, Now, ScopeLimits, Settings, Tightest, UpstreamRoom,
+};
 
 const SHARDS: usize = 256;
 /// Shards that one sweep looks at.
@@ -295,6 +297,21 @@ impl Memory {
             })
             .collect();
         explain::explain(nodes, admission, &self.settings, now)
+    }
+
+    pub(crate) fn correct_upstream(&self, of: &ScopeLimits, model: &str, told: &UpstreamRoom, now: Now) {
+        let tellings = told.tellings(of, model);
+        if tellings.is_empty() {
+            return;
+        }
+        let node = self.node(&of.scope);
+        let mut node = node.lock();
+        for (limit, telling) in tellings {
+            let span = || limit.period.span(now.wall, Tz::UTC);
+            if let Some(index) = node.find_or_add(limit, span, now) {
+                node.counters[index].tell(telling, told.sent_ms_ago, now);
+            }
+        }
     }
 
     pub(crate) fn set_budget(&self, key: &BudgetKey, base: BudgetBase, now: Now) -> bool {

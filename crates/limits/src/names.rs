@@ -81,6 +81,11 @@ pub(crate) fn aside_key(budget_key: &str) -> String {
     format!("{budget_key}:aside")
 }
 
+/// What the provider of an account has said of a counter.
+pub(crate) fn told_key(limit_key: &str) -> String {
+    format!("{limit_key}:told")
+}
+
 /// Where gateways say that they are there.
 pub(crate) const BEATS_KEY: &str = "rate_limit:{gateways}:beats";
 

@@ -15,6 +15,7 @@ use crate::counter::{Counter, Kind, Taken};
 use crate::decide::{Refusal, check, check_share};
 use crate::hold::Request;
 use crate::reading::Usage;
+use crate::told::Told;
 use crate::{Admission, BudgetKey, Now, ScopeLimits, Settings};
 
 pub(crate) type SharedNode = Arc<Mutex<Node>>;
@@ -55,8 +56,9 @@ impl Node {
     }
 
     /// A counter that another place has counted.
-    pub(crate) fn add(&mut self, limit: &Limit, kind: Kind, now: Now) {
-        self.counters.push(Counter::counted(self.next_serial, limit, kind, now));
+    pub(crate) fn add(&mut self, limit: &Limit, kind: Kind, told: Option<Told>, now: Now) {
+        self.counters
+            .push(Counter::counted(self.next_serial, limit, kind, told, now));
         self.next_serial += 1;
     }
 
@@ -295,7 +297,7 @@ impl<'a> Level<'a> {
                 used: i128::from(check.need),
                 held: 0,
             },
-            |index| self.node.counters[index].usage(now.wall),
+            |index| self.node.counters[index].usage_under(limit.value, now),
         );
         usage.percent_of(limit.value)
     }

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use domain::estimate::Amounts;
 use domain::ids::LimitId;
-use domain::limits::{Dimension, Limit, Mode};
+use domain::limits::{Dimension, Limit, Mode, Scope};
 use domain::periods::Span;
 use domain::priority::Priority;
 
@@ -12,6 +12,7 @@ use super::words::Words;
 use crate::admission::{amount_of, need_of, unit_of};
 use crate::budget::kept_until;
 use crate::counter::ms_until;
+use crate::upstream_room::may_be_told;
 use crate::window::cell_ms;
 use crate::{Admission, BudgetKey, ScopeLimits, Settings, names};
 
@@ -29,6 +30,10 @@ pub(crate) struct Asked {
     most: Option<i64>,
     /// The same for budgets that are closed, too.
     most_gated: Option<i64>,
+    /// Of an account's rates: where what its provider says is kept.
+    told: Option<String>,
+    /// The least that has to be left by that; any, if absent.
+    least_told: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +90,7 @@ impl AskedOfScope {
                     let kept = &mut found.asked[place];
                     kept.most = least_of(kept.most, bounds.most);
                     kept.most_gated = least_of(kept.most_gated, bounds.most_gated);
+                    kept.least_told = kept.least_told.max(bounds.least_told);
                 }
                 continue;
             }
@@ -133,7 +139,15 @@ impl Asked {
         };
         let window_ms = u64::from(limit.window_seconds.max(1)) * 1_000;
         let cell_ms = cell_ms(limit.window_seconds);
-        let asked = |key, kind, most| Self {
+        let is_told = matches!(node.scope, Scope::Upstream(_)) && may_be_told(limit);
+        // What is not left is used, for gates as well.
+        let left_by_gate = gated.map(|most| value.cast_signed() - most);
+        let enforces = limit.mode == Mode::Enforce;
+        let asked = |key: String, kind, most| Self {
+            told: is_told.then(|| names::told_key(&key)),
+            least_told: (enforces && is_told)
+                .then(|| left_by_gate.max((need > 0).then_some(need.cast_signed())))
+                .flatten(),
             key,
             kind,
             dimension: limit.dimension,
@@ -149,7 +163,7 @@ impl Asked {
             Dimension::InputTokens | Dimension::OutputTokens | Dimension::TotalTokens => {
                 let takes = need > 0;
                 let most = bounded(takes.then_some((value + burst).cast_signed() - 1));
-                let least = (takes && limit.mode == Mode::Enforce).then_some(need.min(burst));
+                let least = (takes && enforces).then_some(need.min(burst));
                 let kind = Kind::Tokens {
                     window_ms,
                     cell_ms,
@@ -163,7 +177,6 @@ impl Asked {
             Dimension::Concurrency => asked(key, Kind::InFlight, bounded(Some(value.cast_signed() - 1))),
             Dimension::BudgetTokens | Dimension::BudgetCost => {
                 let budget = BudgetKey::of(node, limit, at, time_zone);
-                let enforces = limit.mode == Mode::Enforce;
                 let room = scaled_down(limit.dimension, limit.value).cast_signed() - need.cast_signed();
                 Self {
                     need,
@@ -196,6 +209,8 @@ impl Asked {
             need: 0,
             most: None,
             most_gated: None,
+            told: None,
+            least_told: None,
         }
     }
 
@@ -225,6 +240,8 @@ impl Asked {
                 args.push(cell_ms);
                 args.push(window_ms);
                 args.push_some(self.most);
+                self.push_told(keys, args);
+                args.push_some(self.least_told);
             }
             Kind::Tokens {
                 window_ms,
@@ -243,6 +260,8 @@ impl Asked {
                 args.push(value);
                 args.push(burst);
                 args.push(u8::from(*forgives));
+                self.push_told(keys, args);
+                args.push_some(self.least_told);
             }
             Kind::InFlight => {
                 args.push("c");
@@ -269,6 +288,14 @@ impl Asked {
         }
     }
 
+    /// Where what its provider says is kept, if it may say something.
+    fn push_told(&self, keys: &mut Words, args: &mut Words) {
+        args.push(u8::from(self.told.is_some()));
+        if let Some(told) = &self.told {
+            keys.push(told);
+        }
+    }
+
     /// As `finish.lua` wants it.
     pub(crate) fn to_finish(
         &self,
@@ -284,6 +311,7 @@ impl Asked {
             Kind::Requests { cell_ms, .. } => {
                 args.push("r");
                 args.push(cell_ms);
+                self.push_told(keys, args);
             }
             Kind::Tokens { window_ms, cell_ms, .. } => {
                 args.push("t");
@@ -291,6 +319,7 @@ impl Asked {
                 args.push(window_ms);
                 args.push(self.need);
                 args.push(actual);
+                self.push_told(keys, args);
             }
             Kind::InFlight => args.push("c"),
             Kind::Budget { holds, span, .. } => {
@@ -350,8 +379,10 @@ impl Asked {
     pub(crate) fn to_peek(&self, keys: &mut Words, args: &mut Words) {
         keys.push(&self.key);
         match &self.kind {
-            Kind::Requests { .. } => args.push("r"),
-            Kind::Tokens { .. } => args.push("t"),
+            Kind::Requests { .. } | Kind::Tokens { .. } => {
+                args.push("r");
+                self.push_told(keys, args);
+            }
             Kind::InFlight => args.push("c"),
             Kind::Budget {
                 holds,
@@ -420,6 +451,11 @@ impl Asked {
             args.push(millionths);
             args.push(ttl_ms(*span, settings, at));
         }
+    }
+
+    /// Whether it is kept with what a provider says.
+    pub(crate) fn may_be_told(&self) -> bool {
+        self.told.is_some()
     }
 
     /// What one unit in Redis is, in the unit of the dimension.

@@ -43,6 +43,11 @@ script!(
     "scripts/set_aside.lua"
 );
 script!(
+    /// Writes down what a provider says.
+    CORRECT_UPSTREAM,
+    "scripts/correct_upstream.lua"
+);
+script!(
     /// Reads counters.
     PEEK,
     "scripts/peek.lua"

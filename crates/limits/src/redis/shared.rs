@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use domain::error_chain::chain;
 use domain::estimate::Amounts;
-use domain::limits::Limit;
+use domain::limits::{Limit, Scope};
 use domain::priority::Priority;
 use domain::readings::{Explanation, Reading};
 use futures_util::future::join_all;
@@ -33,6 +33,7 @@ use super::words::Words;
 use crate::hold::{Hold, Parts, Request};
 use crate::node::Node;
 use crate::reading::untouched;
+use crate::upstream_room::{STANDS_MS_MAX, Telling};
 use crate::{Admission, BudgetKey, Denial, Now, ScopeLimits, Settings, explain, names};
 
 /// Later than any time that is.
@@ -49,6 +50,8 @@ const RENEWED_MAX: usize = 50;
 const RENEWALS_AT_ONCE: usize = 2;
 /// Counters read by one call.
 const PEEKED_MAX: usize = 500;
+/// How long what a provider says is kept, in milliseconds: it says itself when it is over.
+const TOLD_MS: u64 = 2 * STANDS_MS_MAX;
 /// When a gateway that was never heard of again is forgotten, in milliseconds.
 const FORGOTTEN_MS: u64 = 3_600_000;
 /// Slots that share a reading of the server's time; a cluster's servers have each their own.
@@ -622,6 +625,31 @@ impl Shared {
                 for counter in &group.counters {
                     counter.to_renew(&self.settings, now.wall, keys, args);
                 }
+            }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Writes down what a provider says of these limits of its account, in answer to a request sent so long ago.
+    pub(crate) async fn correct_upstream(
+        &self,
+        scope: &Scope,
+        tellings: &[(&Limit, Telling)],
+        sent_ms_ago: u64,
+        now: Now,
+    ) -> Result<(), CallFailed> {
+        let tag = names::tag(scope, None);
+        self.timely(&scripts::CORRECT_UPSTREAM, now, |keys, args| {
+            args.push(sent_ms_ago);
+            args.push(TOLD_MS);
+            args.push(tellings.len());
+            for (limit, telling) in tellings {
+                keys.push(names::told_key(&names::limit_key(scope, &limit.slot(), &tag)));
+                args.push(telling.remaining);
+                args.push(telling.stands_ms);
+                args.push(telling.per_window);
+                args.push(u64::from(limit.window_seconds.max(1)) * 1_000);
             }
         })
         .await?;

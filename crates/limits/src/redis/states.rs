@@ -11,6 +11,7 @@ use crate::budget::Budget;
 use crate::counter::Kind;
 use crate::members::Members;
 use crate::node::Node;
+use crate::told::Told;
 use crate::window::{RING, Window};
 use crate::{Now, ScopeLimits};
 
@@ -31,9 +32,31 @@ pub(crate) fn node(
     for (counter, &limit) in asked.iter().zip(limits) {
         let limit = &of.limits[limit];
         let state = states.next().ok_or(Unexpected)?;
-        node.add(limit, kind(limit, &state, counter.unit(), &span, now)?, now);
+        let (state, told) = match counter.may_be_told() {
+            true => with_told(limit, state)?,
+            false => (state, None),
+        };
+        node.add(limit, kind(limit, &state, counter.unit(), &span, now)?, told, now);
     }
     Ok(node)
+}
+
+/// A state, and the provider's word beside it.
+fn with_told(limit: &Limit, state: Value) -> Result<(Value, Option<Told>), Unexpected> {
+    let Value::Array(mut both) = state else {
+        return Err(Unexpected);
+    };
+    let told = both.pop().ok_or(Unexpected)?;
+    let told = numbers(&told)?.map(|told| match told[..] {
+        [left, told_ms, until_ms, per_window] => Ok(Told::counted(
+            limit.window_seconds,
+            left,
+            (told_ms.unsigned_abs(), until_ms.unsigned_abs()),
+            per_window.unsigned_abs(),
+        )),
+        _ => Err(Unexpected),
+    });
+    Ok((both.pop().ok_or(Unexpected)?, told.transpose()?))
 }
 
 fn kind(limit: &Limit, state: &Value, unit: u64, span: &impl Fn(&Limit) -> Span, now: Now) -> Result<Kind, Unexpected> {

@@ -22,7 +22,7 @@ use super::shared_hold::SharedHold;
 use crate::admission::BegunBudgets;
 use crate::hold::{Hold, Parts};
 use crate::memory::Memory;
-use crate::{Admission, BudgetBase, BudgetKey, Denial, Now, ScopeLimits, Settings};
+use crate::{Admission, BudgetBase, BudgetKey, Denial, Now, ScopeLimits, Settings, UpstreamRoom};
 
 /// How often a gateway says that it is there, in milliseconds. A call is answered as fast, and a new budget waits for it.
 const BEAT_MS: u64 = 500;
@@ -43,7 +43,7 @@ const RETURN_MS: u64 = 5_000;
 /// Counters of its own, made anew each time they begin to count.
 struct Local {
     memory: Arc<Memory>,
-    /// Whether anything was admitted by them that the shared ones may not know of.
+    /// Whether anything was admitted by them, or said of an account, that the shared ones may not know of.
     has_served: bool,
 }
 
@@ -238,6 +238,32 @@ impl RedisStore {
         hold.upstream_index = taken.upstream_index;
         hold.rehearsed.append(&mut taken.rehearsed);
         Ok(())
+    }
+
+    /// Hears what a provider says is left of its account. While the shared counters do not answer, those of one's own do,
+    /// for the part of it that is this gateway's.
+    pub(crate) async fn correct_upstream(&self, of: &ScopeLimits, model: &str, told: &UpstreamRoom, now: Now) {
+        let tellings = told.tellings(of, model);
+        if tellings.is_empty() {
+            return;
+        }
+        if !self.shared.health.is_degraded() {
+            let heard = self
+                .shared
+                .correct_upstream(&of.scope, &tellings, told.sent_ms_ago, now);
+            match heard.await {
+                Ok(()) => return self.shared.health.succeeded(),
+                Err(failed) => self.note_failure(&failed, now),
+            }
+        }
+        if !self.shared.health.is_degraded() {
+            // The next answer says it again.
+            return;
+        }
+        let percent = self.share_percent(now);
+        let mut local = self.local.lock();
+        let memory = local.serve(self.shared.settings, now);
+        memory.correct_upstream(&scaled(of, percent), model, &told.scaled(percent), now);
     }
 
     /// Every limit's reading, and which counters gave it.

@@ -1,5 +1,6 @@
 //! The shared counters against real servers.
 
+mod accounts;
 mod alike;
 mod budgets;
 mod cluster;

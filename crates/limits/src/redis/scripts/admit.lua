@@ -1,18 +1,20 @@
 -- Takes one request's part from every counter of the first group and of the first other group with room, or from none.
 --
--- KEYS, for each group: its record of the request; then each counter's key, a budget's with those of its holds, of
---   what is set aside, and of the period before.
+-- KEYS, for each group: its record of the request; then each counter's key, an account's rate with that of what its
+--   provider says, a budget's with those of its holds, of what is set aside, and of the period before.
 -- ARGV: time; not_after: later than this nothing is done; request id; lease ms; orphan ms; record ttl ms; wall ms; number
 --   of groups; for each group: 1 if it may take (else it is only looked at), 1 if a part given back leaves the request's
 --   count, number of counters; for each counter its kind and
---     r  cell ms, window ms, most before
---     t  cell ms, window ms, most before, need, least in the bucket, value, burst, 1 if debt beyond a window is forgiven
+--     r  cell ms, window ms, most before, told, least told
+--     t  cell ms, window ms, most before, need, least in the bucket, value, burst, 1 if debt beyond a window is forgiven,
+--        told, least told
 --     c  most before
 --     b  need, most spent and held before, the same for gates, period's start, ms the period before is remembered,
 --        ttl ms, limit
+--     where told is 1 if its provider may say something, and least told what has to be left by that
 -- Reply: 'late' and the time; or 'ended' and the time, where the request was cancelled before; or 'yes' or 'no', the time,
 --   the number of the other group taken (0 for none), the number of groups looked at, and the states of their counters as
---   they were before.
+--   they were before, each with the provider's word where it may have one.
 --
 -- A request that has a part already gives it back first: a retry at the same upstream is not in its own way.
 
@@ -34,6 +36,26 @@ local function empty_cells(state)
   return state
 end
 
+-- The provider's word on a counter that may have one.
+local function hear(counter, need)
+  local may_be_told, least_told, word = number() == 1, number()
+  if not may_be_told then
+    return
+  end
+  counter.told_key, counter.need = name(), need
+  word, counter.told = state_of(counter.told_key, TOLD)
+  local left = left_by(counter.told, counter.window_ms)
+  counter.has_room = counter.has_room and (not least_told or not left or left >= least_told)
+  counter.reply = { counter.reply, word }
+end
+
+local function take_of_told(counter)
+  if counter.told then
+    counter.told[1] = counter.told[1] - counter.need
+    redis.call('SET', counter.told_key, struct.pack(TOLD, unpack(counter.told)), 'KEEPTTL')
+  end
+end
+
 read.r = function(before, keeps_request)
   local counter = { kind = 'r', key = name() }
   local cell_ms, window_ms, most = number(), number(), number()
@@ -46,6 +68,7 @@ read.r = function(before, keeps_request)
   end
   advance(state, 1, cell_ms)
   counter.has_room = not most or total(state, 1) <= most
+  hear(counter, 1)
   return counter
 end
 
@@ -65,6 +88,7 @@ read.t = function(before)
   refill(state, window_ms)
   advance(state, 6, cell_ms)
   counter.has_room = (not most or total(state, 6) <= most) and (not least or state[1] >= least)
+  hear(counter, need)
   return counter
 end
 
@@ -102,12 +126,14 @@ end
 
 local take = {
   r = function(counter)
+    take_of_told(counter)
     local cell = add(counter.state, 1, 1)
     local kept_ms = math.ceil(2 * counter.window_ms + counter.window_ms / (RING - 1))
     redis.call('SET', counter.key, struct.pack(WINDOW, unpack(counter.state)), 'PX', kept_ms)
     return cell
   end,
   t = function(counter)
+    take_of_told(counter)
     local state = counter.state
     state[1] = state[1] - counter.need
     if counter.forgives and state[1] < -state[4] then
@@ -171,11 +197,15 @@ for place, group in ipairs(groups) do
     for counter = 1, #group do
       cells[counter] = take[group[counter].kind](group[counter])
     end
-    -- An empty record would be none. What was forgiven comes last, with the place of its counter.
+    -- An empty record would be none. What was forgiven comes last, with the place of its counter; and when it was told
+    -- what this took from, with that place below zero.
     cells[#cells + 1] = 0
     for counter, found in ipairs(group) do
       if found.forgiven then
         cells[#cells + 1], cells[#cells + 2] = counter, found.forgiven
+      end
+      if found.told then
+        cells[#cells + 1], cells[#cells + 2] = -counter, found.told[2]
       end
     end
     redis.call('SET', group.record, struct.pack('<' .. string.rep('d', #cells), unpack(cells)), 'PX', record_ttl_ms)

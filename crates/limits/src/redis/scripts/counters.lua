@@ -1,4 +1,4 @@
--- What every script begins with: the time, and the four kinds of counters. Version 1.
+-- What every script begins with: the time, and the four kinds of counters. Version 2.
 --
 -- How counters are described in KEYS and ARGV stands on top of each script; an empty bound is none. Numbers are integers below 2^53. They are passed and compared as numbers and never joined into strings, where
 -- Lua would print 14 digits of them.
@@ -8,6 +8,7 @@ local DROPPED_MAX = 100
 local STEP_MS = 100000000
 local WINDOW = '<' .. string.rep('d', 1 + RING)
 local TOKENS = '<' .. string.rep('d', 6 + RING)
+local TOLD = '<dddd'
 
 -- ARGV[1]: the time in milliseconds, which only tests give; else it is the server's own.
 local now = tonumber(ARGV[1])
@@ -109,6 +110,16 @@ end
 local function state_of(key_name, format)
   local kept = redis.call('GET', key_name)
   return kept, kept and { struct.unpack(format, kept) }
+end
+
+-- What a provider has told of a counter: what is left, without what was taken since; when it was told; when that is over;
+-- and how much comes back in a window meanwhile.
+local function left_by(told, window_ms)
+  if not told or now >= told[3] then
+    return nil
+  end
+  local grown = told[4] * math.max(0, now - told[2])
+  return told[1] + (grown - grown % window_ms) / window_ms
 end
 
 -- Members whose time has come are dropped, a bounded number at a time; those that remain are not counted.

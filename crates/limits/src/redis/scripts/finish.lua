@@ -4,10 +4,11 @@
 -- ARGV: time; how: settle, refund (the count of a request stays), cancel (nothing stays), undo (the same, and the request
 --   may be admitted anew); request id; ms to remember that it has ended; wall ms; instance; number of its journal entry,
 --   empty for none; journal entries kept as one; entries kept apart at most; number of counters; for each its kind and
---     r  cell ms
---     t  cell ms, window ms, expected, actual
+--     r  cell ms, told
+--     t  cell ms, window ms, expected, actual, told
 --     c
 --     b  ceiling, actual, ttl ms
+--     where told is 1 if its provider may say something
 -- Reply: 1, or 0 where it had ended before.
 --
 -- A part that is not known any more (flushed, or expired) still counts in budgets, whose entries have numbers.
@@ -28,9 +29,24 @@ else
 end
 local cells = record and cells_of(record) or {}
 
+-- Nothing comes back to what a provider has left, who may have counted it, but of a part that nobody has used: if the word
+-- is the one it was taken from.
+local function give_back_told(amount, told_ms)
+  if number() == 0 then
+    return
+  end
+  local told_key = name()
+  local _, told = state_of(told_key, TOLD)
+  if told and told[2] == told_ms then
+    told[1] = told[1] + amount
+    redis.call('SET', told_key, struct.pack(TOLD, unpack(told)), 'KEEPTTL')
+  end
+end
+
 local finish = {
-  r = function(cell)
+  r = function(cell, _, told_ms)
     local key_name, _ = name(), number()
+    give_back_told(1, told_ms)
     if not cell or is_kept then
       return
     end
@@ -40,8 +56,9 @@ local finish = {
       redis.call('SET', key_name, struct.pack(WINDOW, unpack(state)), 'KEEPTTL')
     end
   end,
-  t = function(cell, forgiven)
+  t = function(cell, forgiven, told_ms)
     local key_name, _, window_ms, expected, actual = name(), number(), number(), number(), number()
+    give_back_told(expected, told_ms)
     local kept, state = state_of(key_name, TOKENS)
     if not cell or not kept then
       return
@@ -75,14 +92,14 @@ local finish = {
   end,
 }
 
-local count, forgiven = number(), {}
+local count, besides = number(), {}
 if how == 'undo' then
-  -- Nothing has changed then, whatever was forgiven. Others end with more counters than they began with.
+  -- Nothing has changed then, whatever was forgiven or told. Others end with more counters than they began with.
   for place = count + 2, #cells, 2 do
-    forgiven[cells[place]] = cells[place + 1]
+    besides[cells[place]] = cells[place + 1]
   end
 end
 for counter = 1, count do
-  finish[text()](cells[counter], forgiven[counter] or 0)
+  finish[text()](cells[counter], besides[counter] or 0, besides[-counter])
 end
 return 1

@@ -1,12 +1,11 @@
 -- Reads counters and changes nothing.
 --
--- KEYS: each counter's key; a budget's with those of its holds and of the period before.
+-- KEYS: each counter's key; an account's rate with that of what its provider says, a budget's with those of its holds and of the period before.
 -- ARGV: time; wall ms; number of counters; for each its kind and
---     r
---     t
+--     r  1 if its provider's word is asked for, too
 --     c
 --     b  period's start, ms the period before is remembered, limit
--- Reply: the time, and the counters' states.
+-- Reply: the time, and the counters' states, each with the provider's word where that was asked for.
 
 local wall, replies = number(), {}
 for place = 1, number() do
@@ -24,6 +23,9 @@ for place = 1, number() do
     replies[place] = counted(spent)
   else
     replies[place] = redis.call('GET', name())
+    if number() == 1 then
+      replies[place] = { replies[place], redis.call('GET', name()) }
+    end
   end
 end
 return { now, replies }

@@ -14,7 +14,9 @@ use uuid::Uuid;
 
 use super::fixture::{Servers, Signs, noon};
 use crate::fixture::{INSTANCE, amounts, gated, key, limit, on, set_budget, tenant, upstream};
-use crate::{Admission, BudgetKey, Hold, Limits, Now, ScopeLimits, Settings, UpstreamCandidate};
+use crate::{
+    Admission, BudgetKey, Hold, Limits, Now, RoomLeft, ScopeLimits, Settings, UpstreamCandidate, UpstreamRoom,
+};
 
 const SETTINGS: Settings = Settings {
     lease_ms: 60_000,
@@ -42,6 +44,7 @@ enum Step {
     Lose(prop::sample::Index),
     Renew(prop::sample::Index),
     Switch(prop::sample::Index, u128),
+    Tell(u128, usize, UpstreamRoom),
     Pass(u64),
     SetBack(u64),
     Reread(u64),
@@ -67,6 +70,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => index().prop_map(Step::Lose),
         2 => index().prop_map(Step::Renew),
         2 => (index(), 1_u128..=2).prop_map(|(index, to)| Step::Switch(index, to)),
+        4 => (1_u128..=2, 0_usize..2, told()).prop_map(|(number, model, told)| Step::Tell(number, model, told)),
         6 => (0_u64..9_000).prop_map(Step::Pass),
         2 => (0_u64..1_500_000).prop_map(Step::Pass),
         1 => (0_u64..200_000_000).prop_map(Step::Pass),
@@ -79,6 +83,25 @@ fn step() -> impl Strategy<Value = Step> {
 /// How many classes higher than its priority a request is judged by gates: most have not waited.
 fn raised() -> impl Strategy<Value = usize> {
     prop_oneof![3 => Just(0), 1 => 1_usize..4]
+}
+
+fn told() -> impl Strategy<Value = UpstreamRoom> {
+    let left = |most: u64| {
+        let reset_ms =
+            prop_oneof![1 => Just(None), 3 => (0_u64..9_000).prop_map(Some), 3 => (0_u64..70_000).prop_map(Some)];
+        let left = (0..most, reset_ms).prop_map(|(remaining, reset_ms)| RoomLeft { remaining, reset_ms });
+        prop::option::of(left)
+    };
+    let sent_ms_ago = prop_oneof![Just(0), 0_u64..20_000];
+    (sent_ms_ago, left(10), left(1_800), left(900), left(2_500)).prop_map(
+        |(sent_ms_ago, requests, input_tokens, output_tokens, total_tokens)| UpstreamRoom {
+            sent_ms_ago,
+            requests,
+            input_tokens,
+            output_tokens,
+            total_tokens,
+        },
+    )
 }
 
 fn limits_of(scope: &Scope) -> Vec<Limit> {
@@ -127,7 +150,22 @@ fn limits_of(scope: &Scope) -> Vec<Limit> {
         _ => vec![
             limit(Dimension::Requests, 9),
             limit(Dimension::Concurrency, 3),
-            burst(300, limit(Dimension::TotalTokens, 2_000)),
+            burst(300, gated(Dimension::TotalTokens, 2_000)),
+            burst(1_000, of_model(limit(Dimension::InputTokens, 1_500))),
+            rehearsed(gated(Dimension::OutputTokens, 700)),
+            // Two limits of one counter.
+            Limit {
+                window_seconds: 20,
+                ..gated(Dimension::Requests, 8)
+            },
+            Limit {
+                window_seconds: 20,
+                ..rehearsed(limit(Dimension::Requests, 5))
+            },
+            Limit {
+                window_seconds: 3_600,
+                ..limit(Dimension::Requests, 90)
+            },
         ],
     }
 }
@@ -395,6 +433,19 @@ impl Run {
                     self.open.push(both);
                 }
             }
+            Step::Tell(number, model, told) => {
+                let of = node(upstream(number));
+                for store in &self.stores {
+                    let before = store
+                        .peek(std::slice::from_ref(&of), None, None, Tz::UTC, self.now)
+                        .await;
+                    store.correct_upstream(&of, MODELS[model], &told, self.now).await;
+                    let after = store
+                        .peek(std::slice::from_ref(&of), None, None, Tz::UTC, self.now)
+                        .await;
+                    check_told(&told, MODELS[model], &before, &after)?;
+                }
+            }
             Step::Pass(ms) => {
                 self.now.monotonic_ms += ms;
                 self.now.wall += chrono::Duration::milliseconds(ms.cast_signed());
@@ -431,6 +482,27 @@ impl Run {
         prop_assert_eq!(self.stores[1].mode(self.now), crate::Mode::Normal);
         Ok(())
     }
+}
+
+/// Nothing that was told of shows more room than that; nothing else has changed, and nothing was counted.
+fn check_told(told: &UpstreamRoom, model: &str, before: &[Reading], after: &[Reading]) -> Result<(), TestCaseError> {
+    for (before, after) in before.iter().zip(after) {
+        let left = match after.dimension {
+            Dimension::Requests => told.requests,
+            Dimension::InputTokens => told.input_tokens.or(told.total_tokens),
+            Dimension::OutputTokens => told.output_tokens.or(told.total_tokens),
+            Dimension::TotalTokens => told.total_tokens,
+            _ => None,
+        };
+        let applies = after.model.as_deref().is_none_or(|only| only == model) && after.window_seconds < Some(3_600);
+        match left.filter(|left| applies && left.reset_ms != Some(0)) {
+            Some(left) => prop_assert!(after.remaining <= left.remaining, "{:?} of {:?}", after, told),
+            None if !applies => prop_assert_eq!(before, after),
+            None => {}
+        }
+        prop_assert_eq!((before.used, before.held), (after.used, after.held));
+    }
+    Ok(())
 }
 
 fn compare(cases: u32, servers: impl Future<Output = Servers>) {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::fixture::{Asking, Gateway, Servers, patient, until};
 use crate::fixture::{amounts, limit, on, upstream};
 use crate::redis::health::RISE_MS;
-use crate::{ScopeLimits, UpstreamCandidate};
+use crate::{RoomLeft, ScopeLimits, UpstreamCandidate, UpstreamRoom};
 
 const TENANT: TenantId = TenantId(Uuid::from_u128(7));
 const KEY: KeyId = KeyId(Uuid::from_u128(8));
@@ -73,6 +73,18 @@ fn asking() -> Asking {
 /// One of everything that a gateway does, with some requests left under way.
 async fn live(gateway: &Gateway, asking: &Asking) -> Vec<crate::Hold> {
     assert!(gateway.read_budgets(asking, 0, &[]).await);
+    let told = UpstreamRoom {
+        requests: Some(RoomLeft {
+            remaining: 1_000,
+            reset_ms: Some(1),
+        }),
+        ..UpstreamRoom::default()
+    };
+    let account = &asking.upstreams[0].scope;
+    gateway
+        .limits
+        .correct_upstream(account, MODEL, &told, gateway.now())
+        .await;
     let mut holds = Vec::new();
     while let Ok(hold) = gateway.admit(asking).await {
         holds.push(hold);
@@ -252,6 +264,8 @@ async fn keys_are_named_by_their_scope_and_stand_with_those_of_their_tenant() {
             assert!(keys.contains(&format!("{scope}{rest}")), "{scope}{rest} of {keys:#?}");
         }
     }
+    let told = format!("rate_limit:{{{first}}}:{first}:requests:60:told");
+    assert!(keys.contains(&told), "{told} of {keys:#?}");
     let tags = scopes.iter().map(|(tag, _)| format!("rate_limit:{{{tag}}}:request:"));
     wanted.extend(tags);
     wanted.push("rate_limit:{gateways}:beats".to_owned());
