@@ -1,6 +1,7 @@
 //! Everything that crosses crates, in one binary: one link for all.
 
 mod admission;
+mod alerts;
 mod backpressure;
 mod chain;
 mod console;
@@ -13,6 +14,7 @@ mod failover;
 mod fleet;
 mod flush;
 mod full;
+mod jobs;
 mod ledger;
 mod lifecycle;
 mod outage;
