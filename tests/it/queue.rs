@@ -415,6 +415,46 @@ async fn a_key_that_is_revoked_while_it_waits_is_refused() {
     assert_eq!(first.await.expect("an answer").status, 200);
 }
 
+#[tokio::test]
+async fn an_account_without_room_is_waited_for_by_whoever_was_told_and_by_whoever_comes() {
+    let tollgate = start(QUEUE).await;
+    let (_, key) = tollgate.tenant_with_key(NodeLimits::default()).await;
+    let script = tollgate.simulator.script(["status=429 retry-after=1"]);
+    script.expect("orders");
+    let first = chat(&tollgate, &key);
+    until("the account cools", async || {
+        !tollgate.running.gateway.status().breakers.is_empty()
+    })
+    .await;
+    let second = chat(&tollgate, &key);
+    waiting(&tollgate, 1).await;
+    for answer in [first, second] {
+        let answer = answer.await.expect("an answer");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    tollgate.shipped().await;
+    let attempts: Vec<i32> =
+        sqlx::query_scalar("select jsonb_array_length(attempts) from settlements order by admitted_at")
+            .fetch_all(&mut tollgate.sql().await)
+            .await
+            .expect("rows");
+    assert_eq!(attempts, [2, 1]);
+
+    // Nobody waits for a minute: the caller knows better what to do meanwhile.
+    let script = tollgate.simulator.script(["status=429 retry-after=60"]);
+    script.expect("orders");
+    let told = tollgate.chat(&key, "Hello.").await;
+    assert_eq!(told.status, 429);
+    assert_eq!(told.header("retry-after"), "60");
+    let refused = tollgate.chat(&key, "Hello.").await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code().as_str()),
+        (503, "upstream_unavailable")
+    );
+    assert!(refused.header("retry-after").parse::<u64>().is_ok_and(|wait| wait > 10));
+    assert_eq!(tollgate.running.gateway.open_holds(), 0);
+}
+
 /// A streamed request that wants to hear how many wait.
 async fn stream(tollgate: &Tollgate, key: &str) -> test_support::http::Stream {
     let mut body = chat_body("Hello.");

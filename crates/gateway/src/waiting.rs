@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use domain::limits::Dimension;
+use domain::limits::{Dimension, Scope};
 use domain::priority::Priority;
 use domain::refusals::RefusalCode;
 use limits::{Denial, Hold, Now};
@@ -13,7 +13,7 @@ use crate::clock::between_ms;
 use crate::flight::Flight;
 use crate::metrics::{self, QueueResult};
 use crate::pipeline;
-use crate::queue::{Arrival, Blocked, Place, Turn};
+use crate::queue::{Arrival, Blocked, Lane, LaneOf, Place, Turn};
 use crate::refusal::Refusal;
 use crate::{Gateway, case};
 
@@ -53,25 +53,30 @@ pub(crate) async fn first(flight: &mut Flight, asked: &mut Asked) -> Result<Firs
     let gateway = Arc::clone(&flight.gateway);
     let now = gateway.clock.now();
     flight.is_ready(now);
-    let judged = asked.judge(flight, now).await?;
     let settings = gateway.queue.settings();
-    let patience_ms = settings.timeout_ms;
-    let counts_in = |of: &_| judged.case.counts_in(of);
-    let (blocked, refusal) = match gateway.queue.ahead(flight.identity.priority, counts_in, now) {
-        Some(blocked) => {
-            let retry_ms = blocked.due_ms.saturating_sub(now.monotonic_ms);
-            let refusal = Refusal::behind(&blocked, retry_ms, gateway.random_unit());
-            (blocked, refusal)
-        }
-        None => match pipeline::admit(flight, &judged, now).await {
-            Ok(hold) => {
-                return Ok(First::Admitted(Box::new(Admitted { judged, hold, at: now })));
+    let patience_ms = asked.patience_ms(settings.timeout_ms);
+    let (blocked, refusal) = match asked.judge(flight, now).await {
+        Err(refusal) => (left_alone(&refusal, now), refusal),
+        Ok(judged) => {
+            let counts_in = |of: &_| judged.case.counts_in(of);
+            match gateway.queue.ahead(flight.identity.priority, counts_in, now) {
+                Some(blocked) => {
+                    let retry_ms = blocked.due_ms.saturating_sub(now.monotonic_ms);
+                    let refusal = Refusal::behind(&blocked, retry_ms, gateway.random_unit());
+                    (Some(blocked), refusal)
+                }
+                None => match pipeline::admit(flight, &judged, now).await {
+                    Err(refusal) => (denied(&gateway, &judged, &refusal, now), refusal),
+                    Ok(hold) => {
+                        let admitted = Admitted { judged, hold, at: now };
+                        return Ok(First::Admitted(Box::new(admitted)));
+                    }
+                },
             }
-            Err(refusal) => match blocked(&gateway, &judged, &refusal, now) {
-                Some(blocked) if settings.places > 0 && heals_within(&refusal, patience_ms) => (blocked, refusal),
-                _ => return Err(refusal),
-            },
-        },
+        }
+    };
+    let (Some(blocked), true) = (blocked, settings.places > 0 && heals_within(&refusal, patience_ms)) else {
+        return Err(refusal);
     };
     let arrival = Arrival {
         tenant: flight.identity.tenant_id,
@@ -144,11 +149,14 @@ impl Waiting {
         gate_priority: Priority,
         now: Now,
     ) -> Result<Admitted, (Option<Blocked>, Refusal)> {
-        let mut judged = asked.judge(flight, now).await.map_err(|refusal| (None, refusal))?;
+        let mut judged = match asked.judge(flight, now).await {
+            Ok(judged) => judged,
+            Err(refusal) => return Err((left_alone(&refusal, now), refusal)),
+        };
         judged.case.gate_priority = gate_priority.max(flight.identity.priority);
         match pipeline::admit(flight, &judged, now).await {
             Ok(hold) => Ok(Admitted { judged, hold, at: now }),
-            Err(refusal) => Err((blocked(&self.gateway, &judged, &refusal, now), refusal)),
+            Err(refusal) => Err((denied(&self.gateway, &judged, &refusal, now), refusal)),
         }
     }
 
@@ -158,8 +166,26 @@ impl Waiting {
     }
 }
 
-/// What a refused request would wait for; `None` where waiting does not help.
-fn blocked(gateway: &Gateway, judged: &Judged, refusal: &Refusal, now: Now) -> Option<Blocked> {
+/// What a request would wait for that no upstream takes for now; `None` where it was refused for another reason.
+fn left_alone(refusal: &Refusal, now: Now) -> Option<Blocked> {
+    let unavailable = refusal.unavailable.as_ref()?;
+    let Scope::Upstream(id) = unavailable.scope else {
+        return None;
+    };
+    Some(Blocked {
+        lane: Lane {
+            of: LaneOf::Upstreams([id].into()),
+            is_gate: false,
+        },
+        scope: unavailable.scope.clone(),
+        dimension: Dimension::Requests,
+        code: refusal.code,
+        due_ms: now.monotonic_ms.saturating_add(unavailable.retry_after_ms.max(1)),
+    })
+}
+
+/// What a request that the limits refused would wait for; `None` where waiting does not help.
+fn denied(gateway: &Gateway, judged: &Judged, refusal: &Refusal, now: Now) -> Option<Blocked> {
     let denial = refusal.denial.as_deref().filter(|denial| denial.may_wait())?;
     let wait_ms = denial.retry_after_ms.unwrap_or(UNPREDICTED_MS).max(1);
     let jitter_ms = if gateway.limits.gateways() > 1 {
@@ -177,11 +203,17 @@ fn blocked(gateway: &Gateway, judged: &Judged, refusal: &Refusal, now: Now) -> O
     })
 }
 
-/// Whether there may be room before the wait is over. Only of rates is it known when, and a gate may open by itself.
+/// Whether there may be room before the wait is over. Of rates and of upstreams that are left alone it is known when; places
+/// and budgets are given back at any time, and a gate may open because the request has waited.
 fn heals_within(refusal: &Refusal, patience_ms: u64) -> bool {
     let is_predicted = |denial: &&Denial| denial.code == RefusalCode::RateLimitExceeded;
-    let predicted = refusal.denial.as_deref().filter(is_predicted);
-    predicted.is_none_or(|denial| denial.retry_after_ms.is_none_or(|wait_ms| wait_ms <= patience_ms))
+    let denial = refusal.denial.as_deref().filter(is_predicted);
+    let of_limit = denial.and_then(|denial| denial.retry_after_ms);
+    let of_upstream = refusal
+        .unavailable
+        .as_ref()
+        .map(|unavailable| unavailable.retry_after_ms);
+    patience_ms > 0 && of_limit.or(of_upstream).is_none_or(|wait_ms| wait_ms <= patience_ms)
 }
 
 /// What metrics are told of a wait when it is over, however that comes about.

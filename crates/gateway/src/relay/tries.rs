@@ -26,6 +26,10 @@ use crate::{Gateway, Step};
 
 /// How often a request is sent at most. That a provider does not know an option and is asked without it is not counted.
 pub const ATTEMPTS_MAX: u32 = 3;
+/// How long a request waits at most for the only account that serves it to have room again, in milliseconds.
+const ACCOUNT_WAIT_MS_MAX: u64 = 10_000;
+/// By how much later those who wait for an account come back at most, in milliseconds.
+const ACCOUNT_JITTER_MS_MAX: u64 = 1_000;
 
 /// What came of all tries.
 pub(super) enum Tried {
@@ -215,8 +219,8 @@ impl Tries {
         let others: Vec<usize> = (0..outgoing.case.routes.len())
             .filter(|way| !self.has_tried[*way] && may_pass(flight, outgoing, *way))
             .collect();
-        let may_repeat = may_be_repeated(failed, flight) && may_pass(flight, outgoing, outgoing.way);
-        if (others.is_empty() && !may_repeat) || !flight.gateway.retries.take() {
+        let pause_ms = repeats_in_ms(failed, flight, outgoing, self.sent - 1);
+        if (others.is_empty() && pause_ms.is_none()) || !flight.gateway.retries.take() {
             return None;
         }
         let may_have_cost = matches!(failed, Failed::NoAnswer(error) if error.may_have_been_sent());
@@ -226,10 +230,7 @@ impl Tries {
             };
             return Some(tried_again(flight, outgoing, watch, Again::Other, may_have_cost));
         }
-        if !may_repeat {
-            return None;
-        }
-        let pause_ms = backoff_ms(self.sent - 1, flight.gateway.random_unit());
+        let pause_ms = pause_ms?;
         if pause_ms >= self.left_ms() || !pause(flight, head, pause_ms).await {
             return None;
         }
@@ -273,15 +274,29 @@ impl Tries {
     }
 }
 
-/// Whether the same upstream may do better in a moment. One that names a longer time is taken at its word.
-fn may_be_repeated(failed: &Failed, flight: &Flight) -> bool {
+/// After how long the same upstream may do better, in milliseconds, with jitter; `None` where that is not worth waiting for.
+/// `retry` counts from 0.
+fn repeats_in_ms(failed: &Failed, flight: &Flight, outgoing: &Outgoing, retry: u32) -> Option<u64> {
+    let (gateway, now) = (&flight.gateway, flight.gateway.clock.now());
+    let shut_ms = wait_ms(flight, outgoing, outgoing.way);
+    let random = gateway.random_unit();
     match failed {
-        Failed::NoAnswer(error) => matches!(error, SendError::Connect(_) | SendError::Broken(_)),
-        Failed::Error(parts, _) => {
-            let now = flight.gateway.clock.now();
-            let asked = headers::retry_after(&parts.headers, now.wall);
-            parts.status.is_server_error() && asked.is_none_or(|asked| asked <= Duration::from_millis(BACKOFF_MAX_MS))
+        // Its limit has room again when it says so: those who were told so together come back apart.
+        Failed::Error(parts, _) if parts.status == StatusCode::TOO_MANY_REQUESTS => {
+            let jitter_ms = (shut_ms / 4).min(ACCOUNT_JITTER_MS_MAX);
+            let pause_ms = shut_ms + (random * jitter_ms as f64) as u64;
+            (shut_ms <= ACCOUNT_WAIT_MS_MAX).then_some(pause_ms.max(1))
         }
+        // One that names a longer time is taken at its word.
+        Failed::Error(parts, _) => {
+            let asked = headers::retry_after(&parts.headers, now.wall);
+            let is_soon = asked.is_none_or(|asked| asked <= Duration::from_millis(BACKOFF_MAX_MS));
+            (parts.status.is_server_error() && is_soon && shut_ms == 0).then(|| backoff_ms(retry, random))
+        }
+        Failed::NoAnswer(SendError::Connect(_) | SendError::Broken(_)) if shut_ms == 0 => {
+            Some(backoff_ms(retry, random))
+        }
+        Failed::NoAnswer(_) => None,
     }
 }
 
@@ -295,13 +310,18 @@ fn pass(flight: &Flight, outgoing: &Outgoing, way: usize) -> Result<Watch, u64> 
 }
 
 fn may_pass(flight: &Flight, outgoing: &Outgoing, way: usize) -> bool {
+    wait_ms(flight, outgoing, way) == 0
+}
+
+/// For how long the breakers of this route let nobody through, in milliseconds.
+fn wait_ms(flight: &Flight, outgoing: &Outgoing, way: usize) -> u64 {
     let (route, upstream) = &outgoing.case.routes[way];
     let (gateway, tenant) = (&flight.gateway, flight.identity.tenant_id);
     let now_ms = gateway.clock.now().monotonic_ms;
-    let waits = gateway
+    let until_ms = gateway
         .breakers
         .wait_until(upstream.upstream.id, &route.upstream_model, tenant, now_ms);
-    waits.is_none()
+    until_ms.map_or(0, |until_ms| until_ms.saturating_sub(now_ms).max(1))
 }
 
 /// Makes the request go this way, if the breakers let it and the account has room.

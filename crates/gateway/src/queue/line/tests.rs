@@ -325,8 +325,6 @@ fn a_flood_of_a_higher_class_does_not_keep_a_lower_one_waiting_beyond_its_bound(
                 Turn::Try(_) => line.leave(ticket, Leaves::Admitted),
                 Turn::Last(_) => line.leave(ticket, Leaves::Empty),
             }
-            // One at a time is served.
-            break;
         }
     }
     panic!("it waited in vain");
