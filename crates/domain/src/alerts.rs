@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
@@ -28,6 +28,9 @@ pub const DELIVERY_ATTEMPTS_MAX: u32 = 12;
 const DELIVERY_PAUSE_MS: u64 = 5_000;
 /// The longest pause, in milliseconds.
 const DELIVERY_PAUSE_MS_MAX: u64 = 3_600_000;
+
+/// What began so close to what was counted is the same: two who tell of it may have looked at the clock one after the other.
+const SAME_TIME: TimeDelta = TimeDelta::milliseconds(500);
 
 const SECOND: u64 = 1_000;
 
@@ -439,7 +442,7 @@ impl Watch {
     /// It is so. `began_at` tells one time from the next where it may be over and begin again between two looks.
     pub fn holds(&mut self, began_at: Option<DateTime<Utc>>, now: Moment) {
         let is_another = match began_at {
-            Some(began_at) => self.counted_at.is_none_or(|counted_at| counted_at < began_at),
+            Some(began_at) => self.counted_at.is_none_or(|counted_at| counted_at + SAME_TIME < began_at),
             None => self.holds_since_ms.is_none(),
         };
         if is_another {
