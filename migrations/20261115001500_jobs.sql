@@ -44,6 +44,10 @@ create table jobs (
     check (finished_at is null or request is null)
 );
 
+-- What is sealed does not get smaller.
+alter table jobs alter column request set storage external;
+alter table jobs alter column response set storage external;
+
 create index jobs_tenant on jobs (tenant_id, id desc);
 create index jobs_key on jobs (key_id, id desc);
 create index jobs_waiting on jobs (tenant_id, not_before, id) where status = 'waiting';

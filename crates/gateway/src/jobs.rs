@@ -41,6 +41,8 @@ pub const JOBS_RUNNING_MAX: usize = 16;
 const CALLERS_MAX: usize = 2;
 /// How long a caller waits for its turn among them, in milliseconds.
 const CALLER_TURN_MS: u64 = 2_000;
+/// Runs that read or write their jobs at once, at one gateway.
+const ERRANDS_MAX: usize = 2;
 
 /// The jobs that run here.
 pub(crate) struct Jobs {
@@ -50,6 +52,7 @@ pub(crate) struct Jobs {
     /// Nothing is claimed or sent any more once the process stops.
     stopping: CancellationToken,
     callers: Semaphore,
+    errands: Semaphore,
 }
 
 /// A job that runs here.
@@ -66,6 +69,7 @@ impl Default for Jobs {
             bell: Notify::new(),
             stopping: CancellationToken::new(),
             callers: Semaphore::new(CALLERS_MAX),
+            errands: Semaphore::new(ERRANDS_MAX),
         }
     }
 }
@@ -88,10 +92,24 @@ impl Jobs {
         }
     }
 
+    /// Ends the run under a claim that does not stand any more. The same job may run here again by now, under another.
+    fn stop_lost(&self, claim: Claim) {
+        if let Some(running) = self.running.lock().get(&claim.id)
+            && running.claim == claim
+        {
+            running.unwanted.cancel();
+        }
+    }
+
     /// A turn to ask Postgres for a caller; `None` where too many others do.
     async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         let turn = timeout(std::time::Duration::from_millis(CALLER_TURN_MS), self.callers.acquire());
         turn.await.ok()?.ok()
+    }
+
+    /// A turn to ask Postgres for a run. Whoever has it keeps it no longer than one query may take.
+    async fn errand(&self) -> Option<SemaphorePermit<'_>> {
+        self.errands.acquire().await.ok()
     }
 }
 

@@ -92,7 +92,11 @@ async fn attempt(gateway: &Arc<Gateway>, claim: Claim, job: &JobRow, has_row: &m
     if job.attempts >= JOB_ATTEMPTS_MAX {
         return Attempted::Ended(failed(false, gateways_gone(), None));
     }
-    let sealed = match gateway.store.job_request(claim).await {
+    let read = {
+        let _turn = gateway.jobs.errand().await;
+        gateway.store.job_request(claim).await
+    };
+    let sealed = match read {
         Ok(Some(sealed)) => sealed,
         Ok(None) => return Attempted::Lost,
         Err(error) => {
@@ -228,7 +232,11 @@ async fn sealed_response(gateway: &Gateway, id: JobId, status: StatusCode, body:
 async fn write(gateway: &Gateway, claim: Claim, end: &RunEnd) -> bool {
     let began = Instant::now();
     loop {
-        let error = match gateway.store.end_run(claim, end, gateway.clock.now().wall).await {
+        let written = {
+            let _turn = gateway.jobs.errand().await;
+            gateway.store.end_run(claim, end, gateway.clock.now().wall).await
+        };
+        let error = match written {
             Ok(is_taken) => {
                 if let (true, RunEnd::Over { status, .. }) = (is_taken, end) {
                     metrics::job_became(*status);

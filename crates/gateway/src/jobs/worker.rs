@@ -56,7 +56,7 @@ pub(crate) async fn keep_claims(gateway: Arc<Gateway>) {
         for claim in claims {
             let is_wanted = beats.iter().any(|beat| beat.id == claim.id && beat.is_wanted);
             if !is_wanted {
-                gateway.jobs.stop(claim.id);
+                gateway.jobs.stop_lost(claim);
             }
         }
     }
