@@ -137,7 +137,11 @@ fn it_is_gone_at_the_reset_and_says_until_when() {
 
 #[test]
 fn without_a_reset_it_stands_a_second_and_never_more_than_a_minute() {
-    let mut world = account(vec![limit(Dimension::Requests, 1_000)]);
+    // Counters of such a window are idle after 20 seconds.
+    let mut world = account(vec![Limit {
+        window_seconds: 10,
+        ..limit(Dimension::Requests, 1_000)
+    }]);
     let untimed = UpstreamRoom {
         requests: Some(RoomLeft {
             remaining: 0,
