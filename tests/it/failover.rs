@@ -11,7 +11,9 @@ use domain::instances::BreakerState;
 use domain::limits::{Dimension, Scope, Target};
 use domain::policy::{Dialect, Encoding, Route};
 use domain::prices::Rates;
+use domain::questions::Question;
 use domain::readings::Reading;
+use domain::refusals::RefusalCode;
 use futures_util::future::join_all;
 use gateway::clock::Clock as _;
 use gateway::relay::ATTEMPTS_MAX;
@@ -434,7 +436,10 @@ async fn traffic_is_shared_by_weight() {
 async fn five_failures_open_the_breaker_and_a_few_good_answers_close_it() {
     let world = World::start().await;
     routed(&world.tollgate, "model", &[(world.first_id, 0, 1)]).await;
-    let (_, key) = named_key(&world.tollgate, "Tenant").await;
+    let tenant = world.tollgate.tenant("Tenant", NodeLimits::default()).await;
+    let issued = world.tollgate.issue(tenant).await;
+    let key = issued.text.reveal().to_owned();
+    world.tollgate.in_force().await;
     let ask_for = async |text: &str| ask(&world.tollgate, &key, "model", text).await;
     while world.breakers().is_empty() {
         assert_eq!(ask_for("Hello. [[sim: status=500]]").await.status, 500);
@@ -461,8 +466,20 @@ async fn five_failures_open_the_breaker_and_a_few_good_answers_close_it() {
     let open_ms = (breaker.until.expect("a time") - breaker.since).num_milliseconds();
     assert_eq!(open_ms.unsigned_abs(), OPEN_MS);
     assert_eq!(breaker.reason, "5 failures in a row, the last: status 500");
-    let explained = scopes_refused(&world.tollgate).await;
-    assert_eq!(explained, [format!("upstream:{}", world.first_id)]);
+    let scopes = scopes_refused(&world.tollgate).await;
+    assert_eq!(scopes, [format!("upstream:{}", world.first_id)]);
+    let question = Question {
+        key_id: issued.row.id,
+        model: "model".into(),
+        input_tokens: 10,
+        output_cap_tokens: None,
+        priority: None,
+        user: None,
+    };
+    let explained = world.tollgate.running.gateway.explain(&question).await;
+    let told = explained.expect("an answer").refusal.expect("a refusal");
+    assert_eq!(told.code, RefusalCode::UpstreamUnavailable);
+    assert!((50..=80).contains(&told.retry_after_seconds.expect("a time")));
 
     // One failed probe opens it again.
     world.tollgate.clock.skip(u32::try_from(OPEN_MS).expect("a minute"));
