@@ -10,6 +10,7 @@ use control::limits::{LimitDraft, NodeLimits};
 use domain::ids::TenantId;
 use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Gates, Mode, Scope, Target};
 use domain::periods::Period;
+use domain::prices::Rates;
 use domain::priority::Priority;
 use futures_util::future::join_all;
 use gateway::QueueSettings;
@@ -18,7 +19,7 @@ use sqlx::Row as _;
 use test_redis::RedisServer;
 use test_support::fleet::until;
 use test_support::http::Answer;
-use test_support::tollgate::{CHAT_PATH, Options, Tollgate, chat_body};
+use test_support::tollgate::{CHAT_PATH, MODEL, Options, Tollgate, chat_body};
 use tokio::spawn;
 use tokio::task::JoinHandle;
 
@@ -453,6 +454,33 @@ async fn an_account_without_room_is_waited_for_by_whoever_was_told_and_by_whoeve
     );
     assert!(refused.header("retry-after").parse::<u64>().is_ok_and(|wait| wait > 10));
     assert_eq!(tollgate.running.gateway.open_holds(), 0);
+}
+
+#[tokio::test]
+async fn a_model_that_is_left_alone_holds_up_no_other_at_the_same_provider() {
+    let tollgate = start(QUEUE).await;
+    let (_, key) = tollgate.tenant_with_key(NodeLimits::default()).await;
+    let policy = tollgate.running.gateway.policy().expect("a policy");
+    let upstream = policy.find_model(MODEL).expect("the model").model.routes[0].upstream_id;
+    tollgate.model("other", upstream, Some(Rates::flat(1, 1))).await;
+    tollgate.in_force().await;
+    let script = tollgate.simulator.script(["status=429 retry-after=3"]);
+    script.expect("orders");
+    let first = chat(&tollgate, &key);
+    until("the model cools", async || {
+        !tollgate.running.gateway.status().breakers.is_empty()
+    })
+    .await;
+    let second = chat(&tollgate, &key);
+    waiting(&tollgate, 1).await;
+    let mut body = chat_body("Hello.");
+    body["model"] = "other".into();
+    let other = tollgate.browser().post_json(CHAT_PATH, &key, &body).await;
+    assert_eq!(other.status, 200, "{}", other.text());
+    assert_eq!(tollgate.running.gateway.waiting(), 1, "the others wait still");
+    for answer in [first, second] {
+        assert_eq!(answer.await.expect("an answer").status, 200);
+    }
 }
 
 /// A streamed request that wants to hear how many wait.

@@ -9,7 +9,7 @@ use chrono_tz::Tz;
 use domain::estimate::Estimate;
 use domain::ids::{RequestId, UpstreamId};
 use domain::ledger::USER_ID_CHARS_MAX;
-use domain::limits::Scope;
+use domain::limits::{Limit, Scope};
 use domain::policy::{Dialect, Route};
 use domain::priority::Priority;
 use domain::refusals::RefusalCode;
@@ -140,10 +140,19 @@ impl Case {
             LaneOf::Limit(scope, id) => {
                 let node = self.scopes.iter().find(|node| node.scope == *scope);
                 let limit = node.and_then(|node| node.limits.iter().find(|limit| limit.id == *id));
-                limit.is_some_and(|limit| limit.applies_to(&self.model.model.name, self.priority))
+                limit.is_some_and(|limit| self.is_under(limit))
             }
-            // One that they have not would serve it.
-            LaneOf::Upstreams(ids) => self.upstream_ids().all(|id| ids.contains(&id)),
+            // An account that they have not would serve it, and so would one whose limit is none of its own.
+            LaneOf::Accounts(ids, limit_id) => {
+                let mut limits = self
+                    .candidates
+                    .iter()
+                    .flat_map(|candidate| candidate.scope.limits.iter());
+                self.upstream_ids().all(|id| ids.contains(&id))
+                    && limits.any(|limit| limit.id == *limit_id && self.is_under(limit))
+            }
+            // Whoever has come so far has found the door open.
+            LaneOf::LeftAlone(..) => false,
         }
     }
 
@@ -154,7 +163,7 @@ impl Case {
                 let mut ids: Vec<_> = self.upstream_ids().collect();
                 ids.sort_unstable();
                 ids.dedup();
-                LaneOf::Upstreams(ids.into())
+                LaneOf::Accounts(ids.into(), denial.limit_id)
             }
             scope => LaneOf::Limit(scope.clone(), denial.limit_id),
         };
@@ -162,6 +171,10 @@ impl Case {
             of,
             is_gate: denial.gate.is_some(),
         }
+    }
+
+    fn is_under(&self, limit: &Limit) -> bool {
+        limit.applies_to(&self.model.model.name, self.priority)
     }
 
     fn upstream_ids(&self) -> impl Iterator<Item = UpstreamId> {

@@ -3,34 +3,43 @@
 //! Comments keep the connection busy and tell the caller how long the queue is. Their price is the status: a refusal comes
 //! as an event of a stream that has begun with 200. So they are for callers who ask for them.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
+use domain::ids::RequestId;
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use protocol::errors::UPSTREAM_ERROR_BYTES_MAX;
+use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::asked::Asked;
 use crate::flight::Flight;
+use crate::relay::ANSWER_BYTES_MAX;
 use crate::waiting::Waiting;
 use crate::{error, pipeline};
 
 /// How often a waiting caller hears how many wait, in milliseconds. The first time at once.
 const COMMENT_INTERVAL_MS: u64 = 1_000;
 
-type Work = Pin<Box<dyn Future<Output = Response> + Send>>;
+/// A request on a task of its own, which ends with whoever waits for it. Were it driven by the answer's body, a caller that
+/// reads nothing would keep its turn in the queue for ever.
+struct Work(JoinHandle<Response>);
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 type Depth = Box<dyn Fn() -> usize + Send + Sync>;
 
 /// Where such an answer stands.
 enum Stage {
-    Waiting(Work, Depth, Interval),
+    Waiting(RequestId, Work, Depth, Interval),
     Passing(BodyDataStream),
     Over,
 }
@@ -39,8 +48,9 @@ enum Stage {
 pub(crate) fn answer(flight: Flight, asked: Asked, waiting: Waiting) -> Response {
     let id = flight.id();
     let depth = waiting.depth_later();
-    let work = Box::pin(pipeline::wait(flight, asked, waiting));
-    let mut response = Response::new(body(work, depth));
+    let gateway = Arc::clone(&flight.gateway);
+    let work = Work(gateway.tasks.spawn(pipeline::wait(flight, asked, waiting)));
+    let mut response = Response::new(body(id, work, depth));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -48,10 +58,10 @@ pub(crate) fn answer(flight: Flight, asked: Asked, waiting: Waiting) -> Response
     response
 }
 
-fn body(work: Work, depth: Depth) -> Body {
+fn body(id: RequestId, work: Work, depth: Depth) -> Body {
     let mut ticks = interval(Duration::from_millis(COMMENT_INTERVAL_MS));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    Body::from_stream(stream::unfold(Stage::Waiting(work, depth, ticks), next))
+    Body::from_stream(stream::unfold(Stage::Waiting(id, work, depth, ticks), next))
 }
 
 type Piece = Result<Bytes, axum::Error>;
@@ -60,18 +70,19 @@ async fn next(stage: Stage) -> Option<(Piece, Stage)> {
     let mut passing = match stage {
         Stage::Over => return None,
         Stage::Passing(passing) => passing,
-        Stage::Waiting(mut work, depth, mut ticks) => {
+        Stage::Waiting(id, mut work, depth, mut ticks) => {
             let response = tokio::select! {
                 biased;
-                response = &mut work => response,
+                // It panicked; its flight has booked that.
+                response = &mut work.0 => response.unwrap_or_else(|_| error::gateway(id)),
                 _ = ticks.tick() => {
                     let comment = format!(": queued {}\n\n", depth());
-                    return Some((Ok(comment.into()), Stage::Waiting(work, depth, ticks)));
+                    return Some((Ok(comment.into()), Stage::Waiting(id, work, depth, ticks)));
                 }
             };
-            if response.status() != StatusCode::OK {
-                let event = error_event(response).await;
-                return Some((Ok(event), Stage::Over));
+            // What is no stream is one event: an error, or the answer of a provider that does not stream.
+            if !is_stream(&response) {
+                return Some((event(response).await, Stage::Over));
             }
             response.into_body().into_data_stream()
         }
@@ -80,13 +91,18 @@ async fn next(stage: Stage) -> Option<(Piece, Stage)> {
     Some((piece, Stage::Passing(passing)))
 }
 
-/// The error that would have been the answer, as an event.
-async fn error_event(response: Response) -> Bytes {
-    let json = axum::body::to_bytes(response.into_body(), UPSTREAM_ERROR_BYTES_MAX).await;
-    let json = json.unwrap_or_default();
+fn is_stream(response: &Response) -> bool {
+    let content_type = response.headers().get(CONTENT_TYPE);
+    let is_json = content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
+    response.status().is_success() && !is_json
+}
+
+/// What would have been the answer, as an event.
+async fn event(response: Response) -> Piece {
+    let json = axum::body::to_bytes(response.into_body(), ANSWER_BYTES_MAX).await?;
     let mut event = BytesMut::with_capacity(json.len() + 8);
     event.extend_from_slice(b"data: ");
     event.extend_from_slice(&json);
     event.extend_from_slice(b"\n\n");
-    event.freeze()
+    Ok(event.freeze())
 }

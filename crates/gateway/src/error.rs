@@ -32,7 +32,7 @@ pub(crate) fn refused(id: RequestId, refusal: &Refusal) -> Response {
     set_id(headers, id);
     set_number(headers, RETRY_AFTER, refusal.retry_after_seconds);
     if refusal.code == RefusalCode::BudgetExhausted {
-        headers.insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
+        set_no_retry(headers);
     }
     if let Some((scope, dimension)) = place
         && let Ok(reason) = HeaderValue::from_str(&format!("{} {dimension}", shown_scope(scope)))
@@ -146,6 +146,11 @@ pub(crate) fn set_tightest(headers: &mut HeaderMap, tightest: &Tightest) {
     };
     set(REQUESTS, &tightest.requests);
     set(TOKENS, &tightest.tokens);
+}
+
+/// Tells official SDKs that trying again is of no use.
+pub(crate) fn set_no_retry(headers: &mut HeaderMap) {
+    headers.insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
 }
 
 /// Sets the gateway's id of the request.

@@ -12,6 +12,7 @@ use domain::ledger::{
     Attempt, HoldRecord, Identity, JournalRecord, Outcome, Rejection, Settlement, USER_AGENT_CHARS_MAX,
 };
 use domain::money::Nanos;
+use domain::policy::Route;
 use domain::refusals::RefusalCode;
 use domain::usage::{TokenUsage, UsageSource};
 use http::HeaderMap;
@@ -23,8 +24,10 @@ use crate::authenticate::Caller;
 use crate::case::Case;
 use crate::clock::between_ms;
 use crate::metrics;
+use crate::policy::UpstreamPolicy;
 use crate::pricing::Pricing;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Unavailable};
+use crate::upstream_health::Watch;
 
 /// The receipt of one request. Not ending it is a bug that its drop makes good.
 #[must_use = "a flight must be refused or settled"]
@@ -41,6 +44,8 @@ pub(crate) struct Flight {
     /// When it was read, and there was nothing left to wait for but room.
     ready: Now,
     caller_retries: Option<i32>,
+    /// Leave of the breakers for the first try.
+    watch: Option<Watch>,
     admitted: Option<Admitted>,
     has_ended: bool,
 }
@@ -148,6 +153,7 @@ impl Flight {
             learning: (0, 1),
             ready: arrived,
             caller_retries,
+            watch: None,
             admitted: None,
             has_ended: false,
         }
@@ -161,6 +167,41 @@ impl Flight {
     /// It is read: what it waits for from now on is room.
     pub(crate) fn is_ready(&mut self, now: Now) {
         self.ready = now;
+    }
+
+    /// Takes leave of the breakers on the case's route `way`. Where that is shut since and another is not, the tries find it.
+    ///
+    /// # Errors
+    /// When all are shut.
+    pub(crate) fn pass_breakers(&mut self, case: &Case, way: usize, now: Now) -> Result<(), Refusal> {
+        let way = way.min(case.routes.len() - 1);
+        let (route, upstream) = &case.routes[way];
+        let (id, tenant) = (upstream.upstream.id, self.identity.tenant_id);
+        self.watch = None;
+        match self.gateway.watch_upstream(id, &route.upstream_model, tenant) {
+            Ok(watch) => self.watch = Some(watch),
+            Err(until_ms) => {
+                let is_open = |(route, upstream): &(Route, Arc<UpstreamPolicy>)| {
+                    let breakers = &self.gateway.breakers;
+                    let wait =
+                        breakers.wait_until(upstream.upstream.id, &route.upstream_model, tenant, now.monotonic_ms);
+                    wait.is_none()
+                };
+                if !case.routes.iter().any(is_open) {
+                    let unavailable = Unavailable {
+                        scope: upstream.scope.scope.clone(),
+                        retry_after_ms: until_ms.saturating_sub(now.monotonic_ms),
+                    };
+                    return Err(Refusal::unavailable(unavailable, self.gateway.random_unit()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The leave that was taken at admission, once.
+    pub(crate) fn take_watch(&mut self) -> Option<Watch> {
+        self.watch.take()
     }
 
     /// The tightest limits, for response headers; empty before admission.
@@ -302,17 +343,14 @@ impl Flight {
     pub(crate) fn refuse(mut self, refusal: &Refusal) {
         self.has_ended = true;
         let now = self.gateway.clock.now();
-        let denial = refusal.denial.as_deref();
+        let (denial, place) = (refusal.denial.as_deref(), refusal.place());
         let rejection = Rejection {
             identity: self.identity.clone(),
             refused_at: now.wall,
             code: refusal.code,
             status: refusal.code.status(),
-            scope: denial
-                .map(|denial| &denial.scope)
-                .or(refusal.unavailable.as_ref().map(|unavailable| &unavailable.scope))
-                .cloned(),
-            dimension: denial.map(|denial| denial.dimension),
+            scope: place.map(|(scope, _)| scope.clone()),
+            dimension: place.map(|(_, dimension)| dimension),
             limit_id: denial.map(|denial| denial.limit_id),
             limit_key: denial.map(|denial| denial.limit_key.clone()),
             chain: denial.map(|denial| denial.chain.clone()).unwrap_or_default(),

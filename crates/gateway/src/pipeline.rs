@@ -113,15 +113,20 @@ async fn run(mut flight: Flight, asked: Asked, admitted: Admitted) -> Response {
     }
 }
 
-/// Asks the limits, once.
-pub(crate) async fn admit(flight: &Flight, judged: &Judged, now: Now) -> Result<Hold, Refusal> {
-    let gateway = &flight.gateway;
-    note_end_user(gateway, &judged.user, &judged.case.scopes, now)?;
+/// Asks the limits, once, and then the breakers of the upstream that they chose: of those who find one half-open at the same
+/// time, only a few may pass.
+pub(crate) async fn admit(flight: &mut Flight, judged: &Judged, now: Now) -> Result<Hold, Refusal> {
+    let gateway = Arc::clone(&flight.gateway);
+    note_end_user(&gateway, &judged.user, &judged.case.scopes, now)?;
     let hold = gateway
         .admit(&judged.case.admission(flight.id()), now)
         .await
         .map_err(|denial| Refusal::from_denial(denial, gateway.random_unit()))?;
     gateway.after_admission(flight.id(), Step::Admitted);
+    if let Err(refusal) = flight.pass_breakers(&judged.case, hold.upstream().unwrap_or(0), now) {
+        hold.refund(now).await;
+        return Err(refusal);
+    }
     Ok(hold)
 }
 

@@ -7,7 +7,7 @@ mod line;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use domain::ids::UpstreamId;
@@ -22,7 +22,7 @@ pub use line::QueueSettings;
 pub(crate) use line::{Arrival, Blocked, Full, Lane, LaneOf, Turn};
 
 use crate::clock::Clock;
-use line::{Leaves, Line, Ticket};
+use line::{Line, Ticket};
 
 /// Above so many percent of its places the queue is called nearly full.
 const NEARLY_FULL_PERCENT: usize = 80;
@@ -36,6 +36,8 @@ pub(crate) struct Queue {
     inner: Mutex<Inner>,
     /// How many wait: read by every request, also while nobody does.
     depth: AtomicUsize,
+    /// How many requests have ended: tells who was refused whether one did before it took its place.
+    ends: AtomicU64,
     changed: Notify,
 }
 
@@ -51,7 +53,6 @@ pub(crate) struct Place {
     queue: Arc<Queue>,
     ticket: Ticket,
     turns: mpsc::Receiver<Turn>,
-    leaves: Leaves,
 }
 
 impl Queue {
@@ -64,6 +65,7 @@ impl Queue {
                 now_ms: 0,
             }),
             depth: AtomicUsize::new(0),
+            ends: AtomicU64::new(0),
             changed: Notify::new(),
         })
     }
@@ -92,21 +94,35 @@ impl Queue {
         inner.line.ahead(priority, counts_in, now.monotonic_ms).cloned()
     }
 
-    /// Takes a place.
+    /// How many requests have ended until now. To be read before the limits are asked.
+    pub(crate) fn ends(&self) -> u64 {
+        self.ends.load(Ordering::SeqCst)
+    }
+
+    /// Takes a place; `ends` is what [`Queue::ends`] said before the limits refused.
     ///
     /// # Errors
     /// When there is none.
-    pub(crate) fn join(self: &Arc<Self>, arrival: Arrival, blocked: Blocked, now: Now) -> Result<Place, Full> {
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        arrival: Arrival,
+        blocked: Blocked,
+        ends: u64,
+        now: Now,
+    ) -> Result<Place, Full> {
         // At most one turn is under way, and the last one.
         let (door, turns) = mpsc::channel(2);
         let mut inner = self.inner.lock();
         let ticket = inner.line.join(arrival, blocked, now.monotonic_ms)?;
         inner.doors.insert(ticket, door);
+        // What ended between the refusal and now has found nobody to call up.
+        if self.ends() != ends {
+            inner.line.stir_lane_of(ticket);
+        }
         let place = Place {
             queue: Arc::clone(self),
             ticket,
             turns,
-            leaves: Leaves::Empty,
         };
         self.changed(inner, now.monotonic_ms);
         Ok(place)
@@ -114,6 +130,7 @@ impl Queue {
 
     /// A request has ended that counted in these nodes and went to these upstreams.
     pub(crate) fn release(&self, counted_in: impl Fn(&Scope) -> bool, upstreams: &[UpstreamId], now: Now) {
+        self.ends.fetch_add(1, Ordering::SeqCst);
         if self.depth() > 0 {
             let mut inner = self.inner.lock();
             inner.line.release(counted_in, upstreams);
@@ -185,15 +202,16 @@ impl Place {
     }
 
     /// It asked in vain, and waits on.
-    pub(crate) fn block(&self, blocked: Blocked, now: Now) {
+    ///
+    /// What ended meanwhile is not missed where it waits for the same as before: its lane was stirred. Elsewhere it may be,
+    /// as in [`Queue::join`].
+    pub(crate) fn block(&self, blocked: Blocked, ends: u64, now: Now) {
         let mut inner = self.queue.inner.lock();
-        inner.line.block(self.ticket, blocked, now.monotonic_ms);
+        let has_moved = inner.line.block(self.ticket, blocked, now.monotonic_ms);
+        if has_moved && self.queue.ends() != ends {
+            inner.line.stir_lane_of(self.ticket);
+        }
         self.queue.changed(inner, now.monotonic_ms);
-    }
-
-    /// It was admitted.
-    pub(crate) fn admitted(mut self) {
-        self.leaves = Leaves::Admitted;
     }
 }
 
@@ -201,7 +219,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut inner = self.queue.inner.lock();
         inner.doors.remove(&self.ticket);
-        inner.line.leave(self.ticket, self.leaves);
+        inner.line.leave(self.ticket);
         let now_ms = inner.now_ms;
         self.queue.changed(inner, now_ms);
     }

@@ -126,7 +126,9 @@ impl Refusal {
     /// Where it was refused, and in what.
     pub(crate) fn place(&self) -> Option<(&Scope, Dimension)> {
         let denied = self.denial.as_deref().map(|denial| (&denial.scope, denial.dimension));
-        denied.or(self.waited_for.as_deref().map(|(scope, dimension)| (scope, *dimension)))
+        let of_others = self.waited_for.as_deref().map(|(scope, dimension)| (scope, *dimension));
+        let left_alone = self.unavailable.as_ref().map(|left| (&left.scope, Dimension::Requests));
+        denied.or(of_others).or(left_alone)
     }
 
     /// What the caller would be told if this limit refused; `None` where it has room. Without jitter.

@@ -21,7 +21,7 @@ use domain::usage::{TokenUsage, UsageSource};
 use http::StatusCode;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use protocol::errors::{ErrorBody, UpstreamError, redacted};
-use protocol::headers;
+use protocol::{account_headers, headers};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use upstream::breaker::FailureKind;
@@ -70,7 +70,8 @@ async fn relay(mut flight: Flight, mut outgoing: Outgoing, mut head: Head) {
         Tried::Failed(Failed::NoAnswer(error)) => return fail(flight, head, error).await,
         Tried::Failed(Failed::Error(parts, told)) => {
             let secrets = Secrets(outgoing.upstream().credential.clone());
-            return pass_error(flight, head, &parts, secrets.cleared(told)).await;
+            let shut_ms = tries::least_wait_ms(&flight, &outgoing);
+            return pass_error(flight, head, &parts, secrets.cleared(told), shut_ms).await;
         }
     };
     let shows_usage = outgoing.shows_usage;
@@ -213,7 +214,9 @@ async fn refuse_encoded(mut flight: Flight, head: Head, response: &http::Respons
         message: Some("The model's provider sent its answer in an encoding that it was asked not to use.".to_owned()),
         ..UpstreamError::default()
     });
-    let answer = error::upstream(flight.id(), status, &body, None);
+    let mut answer = error::upstream(flight.id(), status, &body, None);
+    // It would be the same again, and be charged again.
+    error::set_no_retry(answer.headers_mut());
     let now = flight.gateway.clock.now();
     flight.note_head(headers::upstream_request_id(response.headers()), status, now);
     let ending = expected(&flight, Outcome::UpstreamError);
@@ -276,8 +279,8 @@ async fn fail(mut flight: Flight, head: Head, failure: SendError) {
     deliver(flight, head, response, ending).await;
 }
 
-/// The provider refused or failed, and said so.
-async fn pass_error(mut flight: Flight, head: Head, parts: &http::response::Parts, told: UpstreamError) {
+/// The provider refused or failed, and said so. The breakers of every route are shut for `shut_ms`.
+async fn pass_error(mut flight: Flight, head: Head, parts: &http::response::Parts, told: UpstreamError, shut_ms: u64) {
     let now = flight.gateway.clock.now();
     let (status, mut body) = match parts.status {
         // The provider talks of our credential, which is none of the caller's business.
@@ -301,9 +304,18 @@ async fn pass_error(mut flight: Flight, head: Head, parts: &http::response::Part
         status => (status, ErrorBody::upstream(told)),
     };
     let is_retryable = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-    let retry_after = headers::retry_after(&parts.headers, now.wall)
-        .map(|wait| wait.as_millis().div_ceil(1_000).try_into().unwrap_or(u64::MAX).max(1))
-        .or_else(|| is_retryable.then_some(1));
+    let told_ms = match status {
+        StatusCode::TOO_MANY_REQUESTS => account_headers::cooling(&parts.headers, now.wall),
+        _ => headers::retry_after(&parts.headers, now.wall),
+    };
+    let told_ms = told_ms.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    // Whoever comes back sooner than the breakers open is refused.
+    let wait_ms = if is_retryable {
+        Some(told_ms.unwrap_or(0).max(shut_ms))
+    } else {
+        told_ms
+    };
+    let retry_after = wait_ms.map(|wait_ms| wait_ms.div_ceil(1_000).max(1));
     body.retry_after = retry_after;
     let mut answer = error::upstream(flight.id(), status.as_u16(), &body, retry_after);
     if let Some(id) = parts.headers.get(headers::X_REQUEST_ID) {

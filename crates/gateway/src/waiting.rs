@@ -55,8 +55,9 @@ pub(crate) async fn first(flight: &mut Flight, asked: &mut Asked) -> Result<Firs
     flight.is_ready(now);
     let settings = gateway.queue.settings();
     let patience_ms = asked.patience_ms(settings.timeout_ms);
+    let ends = gateway.queue.ends();
     let (blocked, refusal) = match asked.judge(flight, now).await {
-        Err(refusal) => (left_alone(&refusal, now), refusal),
+        Err(refusal) => (left_alone(flight, &refusal, now), refusal),
         Ok(judged) => {
             let counts_in = |of: &_| judged.case.counts_in(of);
             match gateway.queue.ahead(flight.identity.priority, counts_in, now) {
@@ -66,7 +67,7 @@ pub(crate) async fn first(flight: &mut Flight, asked: &mut Asked) -> Result<Firs
                     (Some(blocked), refusal)
                 }
                 None => match pipeline::admit(flight, &judged, now).await {
-                    Err(refusal) => (denied(&gateway, &judged, &refusal, now), refusal),
+                    Err(refusal) => (denied(flight, &judged, &refusal, now), refusal),
                     Ok(hold) => {
                         let admitted = Admitted { judged, hold, at: now };
                         return Ok(First::Admitted(Box::new(admitted)));
@@ -85,7 +86,7 @@ pub(crate) async fn first(flight: &mut Flight, asked: &mut Asked) -> Result<Firs
         patience_ms,
     };
     let mut record = Record::of(&blocked);
-    match gateway.queue.join(arrival, blocked, now) {
+    match gateway.queue.join(arrival, blocked, ends, now) {
         Ok(place) => Ok(First::Waits(Waiting {
             gateway,
             place,
@@ -113,10 +114,10 @@ impl Waiting {
             };
             let now = self.gateway.clock.now();
             let (Turn::Try(gate_priority) | Turn::Last(gate_priority)) = turn;
+            let ends = self.gateway.queue.ends();
             let (blocked, refusal) = match self.try_again(flight, asked, gate_priority, now).await {
                 Ok(admitted) => {
                     self.record.result = QueueResult::Admitted;
-                    self.place.admitted();
                     return Ok(admitted);
                 }
                 Err(tried) => tried,
@@ -124,7 +125,7 @@ impl Waiting {
             match (blocked, turn) {
                 (Some(blocked), Turn::Try(_)) => {
                     self.record.note(&blocked);
-                    self.place.block(blocked, now);
+                    self.place.block(blocked, ends, now);
                 }
                 (Some(_), Turn::Last(_)) => {
                     self.record.result = QueueResult::TimedOut;
@@ -151,12 +152,12 @@ impl Waiting {
     ) -> Result<Admitted, (Option<Blocked>, Refusal)> {
         let mut judged = match asked.judge(flight, now).await {
             Ok(judged) => judged,
-            Err(refusal) => return Err((left_alone(&refusal, now), refusal)),
+            Err(refusal) => return Err((left_alone(flight, &refusal, now), refusal)),
         };
         judged.case.gate_priority = gate_priority.max(flight.identity.priority);
         match pipeline::admit(flight, &judged, now).await {
             Ok(hold) => Ok(Admitted { judged, hold, at: now }),
-            Err(refusal) => Err((denied(&self.gateway, &judged, &refusal, now), refusal)),
+            Err(refusal) => Err((denied(flight, &judged, &refusal, now), refusal)),
         }
     }
 
@@ -167,14 +168,18 @@ impl Waiting {
 }
 
 /// What a request would wait for that no upstream takes for now; `None` where it was refused for another reason.
-fn left_alone(refusal: &Refusal, now: Now) -> Option<Blocked> {
+fn left_alone(flight: &Flight, refusal: &Refusal, now: Now) -> Option<Blocked> {
     let unavailable = refusal.unavailable.as_ref()?;
     let Scope::Upstream(id) = unavailable.scope else {
         return None;
     };
     Some(Blocked {
         lane: Lane {
-            of: LaneOf::Upstreams([id].into()),
+            of: LaneOf::LeftAlone(
+                id,
+                flight.identity.model.clone().unwrap_or_default(),
+                flight.identity.tenant_id,
+            ),
             is_gate: false,
         },
         scope: unavailable.scope.clone(),
@@ -185,8 +190,14 @@ fn left_alone(refusal: &Refusal, now: Now) -> Option<Blocked> {
 }
 
 /// What a request that the limits refused would wait for; `None` where waiting does not help.
-fn denied(gateway: &Gateway, judged: &Judged, refusal: &Refusal, now: Now) -> Option<Blocked> {
-    let denial = refusal.denial.as_deref().filter(|denial| denial.may_wait())?;
+fn denied(flight: &Flight, judged: &Judged, refusal: &Refusal, now: Now) -> Option<Blocked> {
+    let Some(denial) = refusal.denial.as_deref() else {
+        return left_alone(flight, refusal, now);
+    };
+    if !denial.may_wait() {
+        return None;
+    }
+    let gateway = &flight.gateway;
     let wait_ms = denial.retry_after_ms.unwrap_or(UNPREDICTED_MS).max(1);
     let jitter_ms = if gateway.limits.gateways() > 1 {
         let most_ms = (wait_ms / (100 / JITTER_PERCENT)).min(JITTER_MS_MAX);

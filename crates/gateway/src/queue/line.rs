@@ -10,6 +10,7 @@
 //! most.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use domain::ids::{LimitId, TenantId, UpstreamId};
 use domain::instances::{QUEUE_REASONS_MAX, QueueReason, QueueStatus};
@@ -58,8 +59,11 @@ pub(crate) struct Lane {
 pub(crate) enum LaneOf {
     /// One limit of one node of the tree.
     Limit(Scope, LimitId),
-    /// Each of these upstreams, which are all there are for the request. In ascending order.
-    Upstreams(Box<[UpstreamId]>),
+    /// A limit of the account at each of these upstreams, which are all there are for the request; this one has room first.
+    /// In ascending order.
+    Accounts(Box<[UpstreamId]>, LimitId),
+    /// An upstream that is left alone, for this model as far as this tenant goes.
+    LeftAlone(UpstreamId, Arc<str>, TenantId),
 }
 
 /// Why a request was not admitted, and what would change that.
@@ -75,9 +79,13 @@ pub(crate) struct Blocked {
 
 impl Blocked {
     /// Whether the end of another request can make room: it gives back tokens, money and its place, but was a request all
-    /// the same.
+    /// the same. Of several accounts any may be the one.
     fn heals_by_release(&self) -> bool {
-        self.dimension != Dimension::Requests
+        match self.lane.of {
+            LaneOf::Limit(..) => self.dimension != Dimension::Requests,
+            LaneOf::Accounts(..) => true,
+            LaneOf::LeftAlone(..) => false,
+        }
     }
 }
 
@@ -108,15 +116,6 @@ pub(crate) enum Turn {
     Try(Priority),
     /// The same for the last time: its wait is over.
     Last(Priority),
-}
-
-/// Why a waiter leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaves {
-    /// It was admitted.
-    Admitted,
-    /// It was refused, or its caller is gone.
-    Empty,
 }
 
 #[derive(Debug)]
@@ -203,12 +202,13 @@ impl Line {
         Ok(ticket)
     }
 
-    /// A waiter asked in vain, and waits on.
-    pub(crate) fn block(&mut self, ticket: Ticket, blocked: Blocked, now_ms: u64) {
+    /// A waiter asked in vain, and waits on; whether for something else than before.
+    pub(crate) fn block(&mut self, ticket: Ticket, blocked: Blocked, now_ms: u64) -> bool {
         let Some(mut waiter) = self.waiters.remove(&ticket) else {
-            return;
+            return false;
         };
-        if waiter.blocked.lane != blocked.lane {
+        let has_moved = waiter.blocked.lane != blocked.lane;
+        if has_moved {
             // What it waited for before is there: for whoever comes next.
             self.stir(waiter.blocked.lane.clone());
         }
@@ -216,21 +216,18 @@ impl Line {
         waiter.turn = None;
         self.wake_at_the_next_class(&mut waiter, now_ms);
         self.waiters.insert(ticket, waiter);
+        has_moved
     }
 
-    /// A waiter is gone.
-    pub(crate) fn leave(&mut self, ticket: Ticket, why: Leaves) {
+    /// A waiter is gone: it was admitted or refused, or its caller left.
+    pub(crate) fn leave(&mut self, ticket: Ticket) {
         let Some(waiter) = self.waiters.remove(&ticket) else {
             return;
         };
         self.tokens = self.tokens.saturating_sub(waiter.arrival.tokens);
-        // Where there was room for one there may be room for the next; and a turn that was not used is the next one's.
-        let lane = waiter.blocked.lane;
-        if why == Leaves::Admitted || waiter.turn.is_some() {
-            self.stir(lane);
-        } else if !self.waiters.values().any(|other| other.blocked.lane == lane) {
-            self.stirred.remove(&lane);
-        }
+        // Where there was room for one there may be room for the next; a turn that was not used is the next one's; and who
+        // stood behind one that needed more has not been asked for itself.
+        self.stir(waiter.blocked.lane);
     }
 
     /// A request has ended that counted in these nodes and went to these upstreams.
@@ -241,11 +238,21 @@ impl Line {
             .filter(|waiter| waiter.blocked.heals_by_release() && !self.stirred.contains(&waiter.blocked.lane))
             .filter(|waiter| match &waiter.blocked.lane.of {
                 LaneOf::Limit(scope, _) => counted_in(scope),
-                LaneOf::Upstreams(of) => upstreams.iter().any(|upstream| of.contains(upstream)),
+                LaneOf::Accounts(of, _) => upstreams.iter().any(|upstream| of.contains(upstream)),
+                LaneOf::LeftAlone(..) => false,
             })
             .map(|waiter| waiter.blocked.lane.clone())
             .collect();
         self.stirred.extend(lanes);
+    }
+
+    /// Somebody who was just told that there is no room may have been told too late: the lane's front asks again.
+    pub(crate) fn stir_lane_of(&mut self, ticket: Ticket) {
+        if let Some(waiter) = self.waiters.get(&ticket)
+            && waiter.blocked.heals_by_release()
+        {
+            self.stirred.insert(waiter.blocked.lane.clone());
+        }
     }
 
     /// Everything may be different: every lane's front asks again.

@@ -42,7 +42,7 @@ fn join(queue: &Arc<Queue>, tenant: u8) -> Result<Place, Full> {
         tokens: 1,
         patience_ms: 10_000,
     };
-    queue.join(arrival, blocked(u64::MAX), at(0))
+    queue.join(arrival, blocked(u64::MAX), queue.ends(), at(0))
 }
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn room_passes_from_one_to_the_next_without_anybody_looking() {
     assert_eq!(queue.depth(), 2);
     queue.release(|_| true, &[], at(1));
     assert_eq!(first.turn().await, Turn::Try(Priority::Default));
-    first.admitted();
+    drop(first);
     assert_eq!(queue.depth(), 1);
     assert_eq!(second.turn().await, Turn::Try(Priority::Default));
 }
@@ -73,6 +73,22 @@ async fn a_place_is_free_as_soon_as_its_waiter_is_dropped() {
     assert!(join(&queue, 1).is_ok());
 }
 
+#[tokio::test]
+async fn what_ends_between_a_refusal_and_the_place_for_it_is_not_missed() {
+    let queue = queue();
+    let ends = queue.ends();
+    queue.release(|_| true, &[], at(1));
+    let arrival = Arrival {
+        tenant: TenantId::new(DateTime::<Utc>::UNIX_EPOCH, [1; 10]),
+        priority: Priority::Default,
+        tokens: 1,
+        patience_ms: 10_000,
+    };
+    let place = queue.join(arrival, blocked(u64::MAX), ends, at(2));
+    let mut place = place.unwrap_or_else(|full| panic!("{full:?}"));
+    assert_eq!(place.turn().await, Turn::Try(Priority::Default));
+}
+
 /// A clock that the test sets.
 #[derive(Default)]
 struct Hand(AtomicU64);
@@ -89,10 +105,10 @@ async fn time_calls_up_whoever_is_due() {
     let clock = Hand::default();
     let mut place = join(&queue, 1).unwrap_or_else(|full| panic!("{full:?}"));
     let turns = async {
-        place.block(blocked(3_000), at(0));
+        place.block(blocked(3_000), 0, at(0));
         clock.0.store(3_000, Ordering::Relaxed);
         assert_eq!(place.turn().await, Turn::Try(Priority::Default));
-        place.block(blocked(u64::MAX), at(3_000));
+        place.block(blocked(u64::MAX), 0, at(3_000));
         clock.0.store(10_000, Ordering::Relaxed);
         assert_eq!(place.turn().await, Turn::Last(Priority::High));
     };

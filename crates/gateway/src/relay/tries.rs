@@ -12,7 +12,7 @@ use limits::{RoomLeft, UpstreamRoom};
 use protocol::account_headers::{self, AccountRoom, Left};
 use protocol::errors::{UPSTREAM_ERROR_BYTES_MAX, UpstreamError};
 use protocol::headers;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use upstream::breaker::{Failure, FailureKind};
 use upstream::{BACKOFF_MAX_MS, ResponseBody, SendError, backoff_ms};
 
@@ -30,6 +30,9 @@ pub const ATTEMPTS_MAX: u32 = 3;
 const ACCOUNT_WAIT_MS_MAX: u64 = 10_000;
 /// By how much later those who wait for an account come back at most, in milliseconds.
 const ACCOUNT_JITTER_MS_MAX: u64 = 1_000;
+
+/// How long the text of an error is waited for, in milliseconds: its status has said what matters.
+const ERROR_READ_MS: u64 = 2_000;
 
 /// What came of all tries.
 pub(super) enum Tried {
@@ -73,7 +76,7 @@ pub(super) async fn until_answered(flight: &mut Flight, outgoing: &mut Outgoing,
         Ok(watch) => watch,
         Err(wait_ms) => return Tried::NotSent(wait_ms),
     };
-    flight.gateway.retries.deposit();
+    flight.gateway.retries.deposit(flight.identity.tenant_id);
     loop {
         tries.has_tried[outgoing.way] = true;
         tries.sent += 1;
@@ -103,6 +106,9 @@ enum NoResponse {
 impl Tries {
     /// Leave for the first try: where admission sent it, or elsewhere if that was shut since.
     async fn first(&self, flight: &mut Flight, outgoing: &mut Outgoing) -> Result<Watch, u64> {
+        if let Some(watch) = flight.take_watch() {
+            return Ok(watch);
+        }
         let until_ms = match pass(flight, outgoing, outgoing.way) {
             Ok(watch) => return Ok(watch),
             Err(until_ms) => until_ms,
@@ -147,15 +153,22 @@ impl Tries {
             }
 
             let (parts, mut body) = response.into_parts();
-            let reading = read_up_to(&mut body, UPSTREAM_ERROR_BYTES_MAX);
-            // An error costs nothing, so it is all the same whether its text is still waited for.
-            let read = while_wanted(flight, head, reading).await.unwrap_or_default();
-            let told = UpstreamError::read(&read);
-            let is_about_usage = matches!(parts.status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY)
-                && outgoing.asks_for_usage()
-                && told.is_about_stream_options();
-            if !is_about_usage {
+            let may_be_about_usage = matches!(parts.status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
+            if !may_be_about_usage {
                 tell_status(watch, &parts, flight);
+            }
+            let reading = timeout(
+                Duration::from_millis(ERROR_READ_MS),
+                read_up_to(&mut body, UPSTREAM_ERROR_BYTES_MAX),
+            );
+            // An error costs nothing, so it is all the same whether its text is still waited for.
+            let read = while_wanted(flight, head, reading).await;
+            let told = UpstreamError::read(&read.ok().and_then(Result::ok).unwrap_or_default());
+            let is_about_usage = may_be_about_usage && outgoing.asks_for_usage() && told.is_about_stream_options();
+            if !is_about_usage {
+                if may_be_about_usage {
+                    tell_status(watch, &parts, flight);
+                }
                 return Err(NoResponse::Failed(Failed::Error(Box::new(parts), told)));
             }
             // Once: the next request does not ask, so its refusal cannot be about that.
@@ -220,7 +233,7 @@ impl Tries {
             .filter(|way| !self.has_tried[*way] && may_pass(flight, outgoing, *way))
             .collect();
         let pause_ms = repeats_in_ms(failed, flight, outgoing, self.sent - 1);
-        if (others.is_empty() && pause_ms.is_none()) || !flight.gateway.retries.take() {
+        if (others.is_empty() && pause_ms.is_none()) || !flight.gateway.retries.take(flight.identity.tenant_id) {
             return None;
         }
         let may_have_cost = matches!(failed, Failed::NoAnswer(error) if error.may_have_been_sent());
@@ -313,6 +326,12 @@ fn may_pass(flight: &Flight, outgoing: &Outgoing, way: usize) -> bool {
     wait_ms(flight, outgoing, way) == 0
 }
 
+/// For how long the breakers of every route let nobody through, in milliseconds.
+pub(super) fn least_wait_ms(flight: &Flight, outgoing: &Outgoing) -> u64 {
+    let waits = (0..outgoing.case.routes.len()).map(|way| wait_ms(flight, outgoing, way));
+    waits.min().unwrap_or(0)
+}
+
 /// For how long the breakers of this route let nobody through, in milliseconds.
 fn wait_ms(flight: &Flight, outgoing: &Outgoing, way: usize) -> u64 {
     let (route, upstream) = &outgoing.case.routes[way];
@@ -327,6 +346,8 @@ fn wait_ms(flight: &Flight, outgoing: &Outgoing, way: usize) -> u64 {
 /// Makes the request go this way, if the breakers let it and the account has room.
 async fn go(flight: &mut Flight, outgoing: &mut Outgoing, way: usize) -> Option<Watch> {
     let watch = pass(flight, outgoing, way).ok()?;
+    // Tries and the pauses between them may take longer than a lease.
+    flight.renew().await;
     let now = flight.gateway.clock.now();
     if !flight.switch_upstream(&outgoing.case, way, now).await {
         return None;

@@ -124,7 +124,13 @@ async fn fail(mut flight: Flight, head: Head, cut: &Cut) {
         message: Some(message.to_owned()),
         ..UpstreamError::default()
     });
-    let response = error::upstream(flight.id(), status, &body, None);
+    let retry_after = (status == 503).then_some(1);
+    let body = body.with_retry_after(retry_after);
+    let mut response = error::upstream(flight.id(), status, &body, retry_after);
+    if let Cut::TooLong = cut {
+        // It would be as long again, and be charged again.
+        error::set_no_retry(response.headers_mut());
+    }
     let now = flight.gateway.clock.now();
     flight.note_head(None, status, now);
     let ending = expected(&flight, outcome);

@@ -73,7 +73,7 @@ fn the_highest_class_is_served_first_and_within_it_whoever_came_first() {
     release(&mut line);
     while let [(ticket, Turn::Try(_))] = line.turns(3)[..] {
         served.push(ticket);
-        line.leave(ticket, Leaves::Admitted);
+        line.leave(ticket);
     }
     assert_eq!(served, [first, second, low]);
 }
@@ -91,7 +91,7 @@ fn one_asks_at_a_time_and_the_next_only_after_there_was_room() {
     assert_eq!(line.turns(2), [], "there was no room");
     assert_eq!(line.next_ms(2), Some(500));
     assert_eq!(line.turns(500), [(first, Turn::Try(Priority::Default))]);
-    line.leave(first, Leaves::Admitted);
+    line.leave(first);
     assert_eq!(line.turns(501), [(second, Turn::Try(Priority::Default))]);
 }
 
@@ -113,8 +113,21 @@ fn a_turn_that_was_not_used_is_the_next_ones() {
     let second = join(&mut line, Priority::Default, 1, 0);
     release(&mut line);
     assert_eq!(line.turns(1), [(first, Turn::Try(Priority::Default))]);
-    line.leave(first, Leaves::Empty);
+    line.leave(first);
     assert_eq!(line.turns(2), [(second, Turn::Try(Priority::Default))]);
+}
+
+#[test]
+fn whoever_stood_behind_one_that_needed_more_is_asked_when_it_leaves() {
+    let mut line = Line::new(SETTINGS);
+    let large = line
+        .join(arrival(Priority::Default), blocked(lane(1), 7_000), 0)
+        .expect("a place");
+    let behind = line.ahead(Priority::Default, |_| true, 1).cloned().expect("it waits");
+    let small = line.join(arrival(Priority::Default), behind, 1).expect("a place");
+    assert_eq!(line.turns(1), []);
+    line.leave(large);
+    assert_eq!(line.turns(2), [(small, Turn::Try(Priority::Default))]);
 }
 
 #[test]
@@ -199,8 +212,8 @@ fn whose_wait_is_over_asks_once_more() {
     assert_eq!(line.next_ms(0), Some(100));
     assert_eq!(line.turns(100), [(short, Turn::Last(Priority::Low))]);
     assert_eq!(line.turns(100), []);
-    line.leave(short, Leaves::Empty);
-    // It asked in vain, but its turn was an extra one: the first of the lane asks, too, and finds out.
+    line.leave(short);
+    // The first of the lane asks, too, and finds out.
     assert_eq!(line.turns(101), [(first, Turn::Try(Priority::Low))]);
     line.block(first, blocked(lane(1), u64::MAX), 101);
     assert_eq!(line.turns(8_000), [(first, Turn::Last(Priority::Default))]);
@@ -230,7 +243,7 @@ fn places_and_tokens_are_bounded_and_a_tenant_leaves_some() {
     assert_eq!(join(tenant(2), 0), Err(Full::Places));
     assert_eq!(line.depth(), 8);
     assert_eq!(line.status(7).waiting_tokens, 800);
-    line.leave(0, Leaves::Empty);
+    line.leave(0);
     assert_eq!(line.status(7).waiting_tokens, 700);
 }
 
@@ -238,7 +251,7 @@ fn places_and_tokens_are_bounded_and_a_tenant_leaves_some() {
 fn an_end_calls_up_only_those_it_can_help() {
     let mut line = Line::new(SETTINGS);
     let by_upstreams = Lane {
-        of: LaneOf::Upstreams([upstream(1), upstream(2)].into()),
+        of: LaneOf::Accounts([upstream(1), upstream(2)].into(), limit(2)),
         is_gate: false,
     };
     let any_upstream = line
@@ -257,6 +270,12 @@ fn an_end_calls_up_only_those_it_can_help() {
         ..blocked(lane(4), u64::MAX)
     };
     let of_tenant = line.join(arrival(Priority::Low), of_tenant, 0).expect("a place");
+    let left_alone = Lane {
+        of: LaneOf::LeftAlone(upstream(2), "model".into(), tenant(1)),
+        is_gate: false,
+    };
+    line.join(arrival(Priority::Low), blocked(left_alone, u64::MAX), 0)
+        .expect("a place");
     line.release(|scope| *scope == Scope::Global, &[upstream(2)]);
     assert_eq!(
         line.turns(1),
@@ -322,8 +341,8 @@ fn a_flood_of_a_higher_class_does_not_keep_a_lower_one_waiting_beyond_its_bound(
         for (ticket, turn) in line.turns(now_ms) {
             match turn {
                 Turn::Try(_) if ticket == low => return,
-                Turn::Try(_) => line.leave(ticket, Leaves::Admitted),
-                Turn::Last(_) => line.leave(ticket, Leaves::Empty),
+                Turn::Try(_) => line.leave(ticket),
+                Turn::Last(_) => line.leave(ticket),
             }
         }
     }
@@ -437,7 +456,7 @@ proptest! {
                     let is_last = matches!(known[&ticket].turn, Some(Turn::Last(_)));
                     match with {
                         Answer::Admitted => {
-                            line.leave(ticket, Leaves::Admitted);
+                            line.leave(ticket);
                             known.remove(&ticket);
                         }
                         Answer::Blocked { lane: number, due_in_ms } if !is_last => {
@@ -446,14 +465,14 @@ proptest! {
                             (waiter.lane, waiter.turn) = (number, None);
                         }
                         Answer::Blocked { .. } | Answer::Refused => {
-                            line.leave(ticket, Leaves::Empty);
+                            line.leave(ticket);
                             known.remove(&ticket);
                         }
                     }
                 }
                 Step::Leaves(which) => {
                     if let Some(ticket) = known.keys().nth(which % known.len().max(1)).copied() {
-                        line.leave(ticket, Leaves::Empty);
+                        line.leave(ticket);
                         known.remove(&ticket);
                     }
                 }
