@@ -9,6 +9,7 @@ use control::limits::NodeLimits;
 use domain::key_text::{KEY_RANDOM_BYTES, KeyText};
 use domain::priority::Priority;
 use http::Method;
+use test_support::fleet::until;
 use test_support::tollgate::{CREDENTIAL, Tollgate, chat_body};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -120,6 +121,22 @@ async fn keys_and_credentials_do_not_reach_the_log() {
         tollgate.chat(expired.text.reveal(), "Hello.").await.code(),
         "key_expired"
     );
+    // A webhook that nobody answers at.
+    let hook = "http://127.0.0.1:1/hook/token-of-the-hook";
+    let hook_secret = tollgate
+        .control()
+        .set_webhook(&tollgate.actor(), 0, hook, Utc::now())
+        .await
+        .expect("a webhook")
+        .expect("its secret");
+    let now = tollgate.clock.wall();
+    let tested = tollgate.control().test_webhook(&tollgate.actor(), now).await;
+    tested.expect("a test on its way");
+    until("it was tried", async || {
+        let deliveries = tollgate.control().deliveries(&tollgate.actor()).await;
+        deliveries.expect("deliveries")[0].last_error.is_some()
+    })
+    .await;
     tollgate.shipped().await;
     let tollgate = tollgate.restart().await;
     assert_eq!(tollgate.chat(&valid, "Hello.").await.status, 200);
@@ -130,7 +147,7 @@ async fn keys_and_credentials_do_not_reach_the_log() {
     let mut secrets: Vec<&str> = keys.into_iter().chain([expired.text.reveal()]).collect();
     let parts: Vec<&str> = secrets.iter().map(|key| secret_of(key)).collect();
     secrets.extend(parts);
-    secrets.push(CREDENTIAL);
+    secrets.extend([CREDENTIAL, hook_secret.reveal(), "token-of-the-hook"]);
     for secret in secrets {
         let found = text.lines().find(|line| line.contains(secret));
         assert!(found.is_none(), "{secret} is in the log: {}", found.unwrap_or_default());
