@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::workspace::Workspace;
-use crate::{process, redis};
+use crate::{postgres, process, redis};
 
 /// What one decision costs; about three minutes after the build.
 pub(crate) fn limits(workspace: &Workspace) -> Result<()> {
@@ -13,4 +13,15 @@ pub(crate) fn limits(workspace: &Workspace) -> Result<()> {
             .cargo()
             .args(["bench", "--package", "limits", "--bench", "decision"]),
     )
+}
+
+/// The proving run; about half an hour after the build, unless `arguments` choose less.
+pub(crate) fn flow(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    postgres::ensure_installed()?;
+    if arguments.iter().any(|argument| argument == "--redis") {
+        redis::ensure_installed()?;
+    }
+    let mut cargo = workspace.cargo();
+    cargo.args(["bench", "--package", "tests", "--bench", "flow", "--"]);
+    process::run(cargo.args(arguments))
 }

@@ -72,6 +72,12 @@ enum Command {
 enum Bench {
     /// One decision, in memory and in Redis, alone, under contention, and with a million keys live.
     Limits,
+    /// Two hundred users on one provider account: without protection, with rate limits, with everything.
+    Flow {
+        /// Passed on; `cargo xtask bench flow -- --help` names them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -102,6 +108,9 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Test => test::test(&workspace),
         Command::Site => site::build(&workspace).map(|_| ()),
         Command::Bench { what: Bench::Limits } => bench::limits(&workspace),
+        Command::Bench {
+            what: Bench::Flow { arguments },
+        } => bench::flow(&workspace, &arguments),
         Command::Check => check::check(&workspace),
         Command::Prepare { check: false } => prepare::renew(&workspace),
         Command::Prepare { check: true } => prepare::compare(&workspace),

@@ -1,0 +1,170 @@
+//! What the gateway protects by, set as an operator would.
+
+use chrono::Utc;
+use clap::ValueEnum;
+use control::limits::{LimitDraft, NodeLimits};
+use control::{Actor, Control};
+use domain::ids::{TenantId, UpstreamId};
+use domain::limits::{Class, Dimension, Gates, Mode, Scope, Target};
+use domain::periods::Period;
+
+/// The three gateways of the proving run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protection {
+    /// No limits, no queue: what comes goes to the provider.
+    Nothing,
+    /// Limits on each user and one window for all; whoever finds no room is refused.
+    Rates,
+    /// Limits at every level, the account's own with them, queue and client SDK.
+    Everything,
+}
+
+/// How the account is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Account {
+    /// Requests per window. A sliding window counts in 20 cells and one more, so of what wants to pass all the time it
+    /// lets through 20/21: 17 in 2 s are 486 a minute. The bursts of a full queue come 2.1 s apart then, and 29 of them
+    /// fall into a minute: 493 requests. Only arrivals that always come at the end of a cell could make it 510. One window
+    /// of a minute would be certain, but lets through 476 a minute, and all of it at once.
+    pub(crate) requests: u64,
+    /// The window, in seconds.
+    pub(crate) seconds: u32,
+    /// Tokens per minute; with the burst they stay inside the provider's minute.
+    pub(crate) tokens: u64,
+    /// The burst of it.
+    pub(crate) burst_tokens: u64,
+}
+
+/// As an operator should set it for 500 requests and 400,000 tokens a minute.
+pub(crate) const ACCOUNT: Account = Account {
+    requests: 17,
+    seconds: 2,
+    tokens: 385_000,
+    burst_tokens: 13_000,
+};
+
+/// What each user may do in a minute.
+const USER: NodeLimits = NodeLimits {
+    requests_per_minute: Some(20),
+    total_tokens_per_minute: Some(90_000),
+    ..NO_LIMITS
+};
+/// What each key may have in flight.
+const KEY: NodeLimits = NodeLimits {
+    concurrency: Some(5),
+    ..NO_LIMITS
+};
+/// What each tenant may do in a minute: a fair part, and half as much again.
+const TENANT: NodeLimits = NodeLimits {
+    requests_per_minute: Some(180),
+    total_tokens_per_minute: Some(150_000),
+    ..NO_LIMITS
+};
+const NO_LIMITS: NodeLimits = NodeLimits {
+    monthly_cost: None,
+    monthly_tokens: None,
+    requests_per_minute: None,
+    input_tokens_per_minute: None,
+    output_tokens_per_minute: None,
+    total_tokens_per_minute: None,
+    concurrency: None,
+    request_input_tokens: None,
+    request_output_tokens: None,
+    request_seconds: None,
+};
+/// The one window for all, where there is no account limit behind it.
+const GLOBAL_REQUESTS: u64 = 500;
+/// The global limit with gates: above what the account lets through, so that background work waits first when much is
+/// wanted, and ordinary traffic does not.
+const GATED_GLOBAL_REQUESTS: u64 = 600;
+
+impl Protection {
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Nothing => "no protection",
+            Self::Rates => "user limits and global window",
+            Self::Everything => "everything",
+        }
+    }
+
+    /// Sets the limits.
+    pub(crate) async fn establish(
+        self,
+        control: &Control,
+        tenants: &[TenantId],
+        upstream: UpstreamId,
+        account: Account,
+    ) -> anyhow::Result<()> {
+        let operator = Operator(control);
+        match self {
+            Self::Nothing => {}
+            Self::Rates => {
+                for tenant in tenants {
+                    operator.plain(Target::OfTenant(*tenant, Class::User), &USER).await?;
+                }
+                let window = requests(GLOBAL_REQUESTS, 60);
+                operator.one(Target::Node(Scope::Global), 0, window).await?;
+            }
+            Self::Everything => {
+                for tenant in tenants {
+                    operator.plain(Target::OfTenant(*tenant, Class::User), &USER).await?;
+                    operator.plain(Target::OfTenant(*tenant, Class::Key), &KEY).await?;
+                    operator.plain(Target::Node(Scope::Tenant(*tenant)), &TENANT).await?;
+                }
+                let gated = LimitDraft {
+                    gates: Some(Gates {
+                        lower_percent: 70,
+                        upper_percent: 90,
+                        upper_waits: true,
+                    }),
+                    ..requests(GATED_GLOBAL_REQUESTS, 60)
+                };
+                operator.one(Target::Node(Scope::Global), 0, gated).await?;
+                let node = Target::Node(Scope::Upstream(upstream));
+                operator
+                    .one(node.clone(), 0, requests(account.requests, account.seconds))
+                    .await?;
+                let tokens = LimitDraft {
+                    dimension: Dimension::TotalTokens,
+                    value: account.tokens,
+                    burst: Some(account.burst_tokens),
+                    ..requests(0, 60)
+                };
+                operator.one(node, 1, tokens).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn requests(value: u64, window_seconds: u32) -> LimitDraft {
+    LimitDraft {
+        dimension: Dimension::Requests,
+        value,
+        window_seconds,
+        burst: None,
+        period: Period::Month,
+        model: None,
+        priority: None,
+        mode: Mode::Enforce,
+        gates: None,
+    }
+}
+
+struct Operator<'a>(&'a Control);
+
+impl Operator<'_> {
+    const ACTOR: Actor = Actor::System { name: "bench" };
+
+    async fn plain(&self, target: Target, limits: &NodeLimits) -> anyhow::Result<()> {
+        self.0.set_limits(&Self::ACTOR, &target, 0, limits, Utc::now()).await?;
+        Ok(())
+    }
+
+    async fn one(&self, target: Target, version: i64, limit: LimitDraft) -> anyhow::Result<()> {
+        self.0
+            .set_limit(&Self::ACTOR, &target, version, &limit, Utc::now())
+            .await?;
+        Ok(())
+    }
+}
