@@ -1,7 +1,8 @@
 //! What each gateway says about itself every two seconds, for the console.
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::alerts::AlertKind;
 use crate::ids::UpstreamId;
@@ -24,6 +25,7 @@ pub struct InstanceStatus {
     /// Where counters live: `memory` or `redis`; `degraded` while Redis does not answer.
     pub counters: String,
     /// What is degraded; empty when all is well.
+    #[serde(deserialize_with = "understood")]
     pub degraded: Vec<Degraded>,
     /// The policy version in force.
     pub policy_version: i64,
@@ -46,6 +48,7 @@ pub struct InstanceStatus {
     pub queue: QueueStatus,
     /// Upstreams that are not simply in use: their breakers are open or half-open, or they cool down. Closed ones are left
     /// out.
+    #[serde(deserialize_with = "understood")]
     pub breakers: Vec<BreakerStatus>,
     /// Jobs that run here.
     pub jobs_running: u64,
@@ -77,7 +80,21 @@ pub struct QueueStatus {
     /// How long one may wait at most, in milliseconds.
     pub timeout_ms: u64,
     /// What they wait for, the most frequent first; at most [`QUEUE_REASONS_MAX`].
+    #[serde(deserialize_with = "understood")]
     pub reasons: Vec<QueueReason>,
+}
+
+/// The elements that this version understands: a gateway of another version must not lose its whole status for one new word.
+fn understood<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let elements = Vec::<serde_json::Value>::deserialize(deserializer)?;
+    Ok(elements
+        .into_iter()
+        .filter_map(|element| serde_json::from_value(element).ok())
+        .collect())
 }
 
 /// Reasons that a status lists, at most.
@@ -138,3 +155,6 @@ impl BreakerState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
