@@ -120,7 +120,8 @@ pub enum CallError {
     #[error("a rate limit has no room")]
     RateLimited(#[source] Box<Refusal>),
     /// The gateway's queue is full, its wait was too long, or no provider answers now. Come back at
-    /// [`Refusal::retry_at`]; nothing is wrong with the request.
+    /// [`Refusal::retry_at`]; nothing is wrong with the request. Other statuses than 503 were not tried again: the request
+    /// may have been worked on, and charged.
     #[error("the service cannot answer now")]
     Unavailable(#[source] Box<Refusal>),
     /// The request itself is refused: wrong key, unknown model, too large, malformed. Change it; never tried again.
@@ -201,12 +202,14 @@ impl CallError {
         Self::Unreadable(error.into())
     }
 
-    /// Whether the same request may succeed in a while, and cannot have been worked on until now. A gateway that gave up
-    /// waiting for its provider (504) may have to pay for what it waited for.
+    /// Whether the same request may succeed in a while, and was not worked on until now. Of other failures than 503 nobody
+    /// knows: a provider may have answered in vain, and be paid for it, and the gateway has tried others itself.
     pub(crate) fn is_worth_retrying(&self) -> bool {
         match self {
             Self::RateLimited(_) => true,
-            Self::Unavailable(refusal) => refusal.status != 504,
+            Self::Unavailable(refusal) => {
+                refusal.status == 503 && refusal.code.as_deref() != Some("gateway_error")
+            }
             Self::TimedOut { step, .. } => *step == Step::Connect,
             _ => false,
         }

@@ -45,13 +45,21 @@ fn every_code_of_the_gateway_is_the_same_error_with_a_status_and_in_a_stream() {
 }
 
 #[test]
-fn a_provider_that_took_too_long_is_not_asked_again() {
-    let timed_out = read(
-        504,
-        &[],
-        &json!({ "error": { "message": "slow", "code": "upstream_timeout" } }),
-    );
-    assert!(!CallError::refused(timed_out).is_worth_retrying());
+fn what_may_have_been_worked_on_is_not_asked_again() {
+    for (status, code, is_tried_again) in [
+        (504, "upstream_timeout", false),
+        (502, "upstream_error", false),
+        (500, "server_error", false),
+        (503, "gateway_error", false),
+        (503, "upstream_error", true),
+        // An error inside a stream, after the provider has begun.
+        (200, "server_error", false),
+    ] {
+        let body = json!({ "error": { "message": "no", "code": code } });
+        let error = CallError::refused(read(status, &[], &body));
+        assert!(matches!(error, CallError::Unavailable(_)), "{error:?}");
+        assert_eq!(error.is_worth_retrying(), is_tried_again, "{status} {code}");
+    }
 }
 
 #[test]
