@@ -628,3 +628,29 @@ async fn the_console_says_what_every_gateways_breakers_do() {
         table.column("State")
     );
 }
+
+#[tokio::test]
+async fn an_upstream_that_fails_again_and_again_is_an_alert_that_names_it() {
+    let tollgate = Tollgate::start().await;
+    let (_, key) = tollgate.tenant_with_key(NodeLimits::default()).await;
+    until("its breaker opens", async || {
+        tollgate.chat(&key, "Hello. [[sim: status=500]]").await;
+        !open(&tollgate).await.is_empty()
+    })
+    .await;
+    let alert = open(&tollgate).await.remove(0);
+    assert_eq!((alert.kind, alert.count), (AlertKind::Breaker, 1));
+    assert!(
+        alert.message.starts_with("simulator takes no requests for sim-model: "),
+        "{}",
+        alert.message
+    );
+    let mut operator = Window::operator(&tollgate).await;
+    until("the gateway's status says so, too", async || {
+        let page = operator.visit("/status").await;
+        page.find_table(&["Upstream", "Breaker"])
+            .is_some_and(|table| table.column("Breaker") == ["open"])
+    })
+    .await;
+    assert_eq!(open(&tollgate).await[0].count, 1, "told twice, it is one opening");
+}

@@ -276,7 +276,12 @@ async fn successes_say_how_much_is_left_and_how_busy_the_gateway_is() {
     assert_eq!(answer.header("x-ratelimit-limit-tokens"), "1000000");
     assert!(!answer.header("x-ratelimit-remaining-tokens").is_empty());
     assert_eq!(answer.header("x-ratelimit-queue-depth"), "0");
-    for absent in ["retry-after", "x-backpressure", "x-ratelimit-reason", "x-ratelimit-mode"] {
+    for absent in [
+        "retry-after",
+        "x-backpressure",
+        "x-ratelimit-reason",
+        "x-ratelimit-mode",
+    ] {
         assert_eq!(answer.header(absent), "", "{absent}");
     }
     let stream = tollgate.chat_stream(&key, "Hello.").await;

@@ -442,7 +442,9 @@ impl Watch {
     /// It is so. `began_at` tells one time from the next where it may be over and begin again between two looks.
     pub fn holds(&mut self, began_at: Option<DateTime<Utc>>, now: Moment) {
         let is_another = match began_at {
-            Some(began_at) => self.counted_at.is_none_or(|counted_at| counted_at + SAME_TIME < began_at),
+            Some(began_at) => self
+                .counted_at
+                .is_none_or(|counted_at| counted_at + SAME_TIME < began_at),
             None => self.holds_since_ms.is_none(),
         };
         if is_another {

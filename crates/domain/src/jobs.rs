@@ -13,13 +13,17 @@ pub const JOB_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const JOB_RESPONSE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Jobs of one tenant that wait at most.
 pub const JOBS_WAITING_MAX: i64 = 1_000;
+/// What the waiting jobs of one tenant ask for together at most, in bytes, sealed.
+pub const JOBS_WAITING_BYTES_MAX: i64 = 256 * 1024 * 1024;
+/// Jobs of one tenant that are accepted within an hour at most, whatever became of them.
+pub const JOBS_PER_HOUR_MAX: i64 = 10_000;
 /// How long a job may wait, in hours; then it is expired.
 pub const JOB_WAIT_HOURS: i64 = 24;
 /// How long the answer is kept after the end, in hours.
 pub const JOB_RESPONSE_HOURS: i64 = 24;
 /// How long the job itself can be seen after its end, in days.
 pub const JOB_KEPT_DAYS: i64 = 7;
-/// How often a job is sent to a provider, at most.
+/// How often a job is run at most. Each run is a request like any other, which may be tried at several upstreams.
 pub const JOB_ATTEMPTS_MAX: i32 = 5;
 /// The shortest wait before a job is tried again, in milliseconds.
 const RETRY_MS_MIN: u64 = 1_000;
@@ -102,6 +106,16 @@ pub struct JobError {
     pub code: String,
     /// For people.
     pub message: String,
+}
+
+impl JobError {
+    /// Without the character that Postgres keeps in no text; a provider's words may hold it.
+    pub fn new(code: &str, message: &str) -> Self {
+        Self {
+            code: code.replace('\0', ""),
+            message: message.replace('\0', ""),
+        }
+    }
 }
 
 /// How long a job waits for its next try, in milliseconds: at least what it was told, and doubled with each of `tries` that

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use chrono::Duration;
 use domain::error_chain::chain;
-use domain::ids::JobId;
+use domain::ids::{JobId, TenantId};
 use domain::jobs::{JOB_REQUEST_BYTES_MAX, JOB_WAIT_HOURS, JobError, JobStatus, job_retry_ms};
 use parking_lot::Mutex;
 use protocol::headers;
@@ -39,6 +39,12 @@ use kept::KeptRequest;
 pub const JOBS_RUNNING_MAX: usize = 16;
 /// Callers that ask Postgres about jobs at once, at one gateway: the connections are those of its background tasks.
 const CALLERS_MAX: usize = 2;
+/// Callers of one tenant among those that ask or wait for their turn. One more is told to come back.
+const TENANT_CALLERS_MAX: usize = 8;
+/// Jobs that are written down at once, at one gateway.
+const WRITERS_MAX: usize = 2;
+/// How long a job is called off again and again of which nobody knows whether it was written down, in seconds.
+const UNSURE_SECONDS: u64 = 60;
 /// How long a caller waits for its turn among them, in milliseconds.
 const CALLER_TURN_MS: u64 = 2_000;
 /// Runs that read or write their jobs at once, at one gateway.
@@ -52,7 +58,29 @@ pub(crate) struct Jobs {
     /// Nothing is claimed or sent any more once the process stops.
     stopping: CancellationToken,
     callers: Semaphore,
+    /// How many callers of each tenant ask, or wait for their turn.
+    asking: Mutex<HashMap<TenantId, usize>>,
+    writers: Semaphore,
     errands: Semaphore,
+}
+
+/// A caller's turn to ask Postgres.
+struct Turn<'a> {
+    jobs: &'a Jobs,
+    tenant: TenantId,
+    _permit: Option<SemaphorePermit<'a>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut asking = self.jobs.asking.lock();
+        if let Some(count) = asking.get_mut(&self.tenant) {
+            *count -= 1;
+            if *count == 0 {
+                asking.remove(&self.tenant);
+            }
+        }
+    }
 }
 
 /// A job that runs here.
@@ -69,6 +97,8 @@ impl Default for Jobs {
             bell: Notify::new(),
             stopping: CancellationToken::new(),
             callers: Semaphore::new(CALLERS_MAX),
+            asking: Mutex::default(),
+            writers: Semaphore::new(WRITERS_MAX),
             errands: Semaphore::new(ERRANDS_MAX),
         }
     }
@@ -92,6 +122,14 @@ impl Jobs {
         }
     }
 
+    /// Takes the run under this claim off the list.
+    fn remove(&self, claim: Claim) {
+        let mut running = self.running.lock();
+        if running.get(&claim.id).is_some_and(|running| running.claim == claim) {
+            running.remove(&claim.id);
+        }
+    }
+
     /// Ends the run under a claim that does not stand any more. The same job may run here again by now, under another.
     fn stop_lost(&self, claim: Claim) {
         if let Some(running) = self.running.lock().get(&claim.id)
@@ -101,16 +139,34 @@ impl Jobs {
         }
     }
 
-    /// A turn to ask Postgres for a caller; `None` where too many others do.
-    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        let turn = timeout(std::time::Duration::from_millis(CALLER_TURN_MS), self.callers.acquire());
-        turn.await.ok()?.ok()
+    /// A turn to ask Postgres for a caller; `None` where too many others do, or too many of the same tenant.
+    async fn turn(&self, tenant: TenantId) -> Option<Turn<'_>> {
+        {
+            let mut asking = self.asking.lock();
+            let count = asking.entry(tenant).or_default();
+            if *count >= TENANT_CALLERS_MAX {
+                return None;
+            }
+            *count += 1;
+        }
+        let mut turn = Turn {
+            jobs: self,
+            tenant,
+            _permit: None,
+        };
+        turn._permit = Some(in_turn(&self.callers).await?);
+        Some(turn)
     }
 
     /// A turn to ask Postgres for a run. Whoever has it keeps it no longer than one query may take.
     async fn errand(&self) -> Option<SemaphorePermit<'_>> {
         self.errands.acquire().await.ok()
     }
+}
+
+async fn in_turn(places: &Semaphore) -> Option<SemaphorePermit<'_>> {
+    let turn = timeout(std::time::Duration::from_millis(CALLER_TURN_MS), places.acquire());
+    turn.await.ok()?.ok()
 }
 
 impl Gateway {
@@ -199,7 +255,7 @@ async fn write_down(flight: &Flight, kept: KeptRequest, endpoint: &'static str, 
         error: error_of(refusal),
         request,
     };
-    let Some(_turn) = gateway.jobs.turn().await else {
+    let Some(_turn) = in_turn(&gateway.jobs.writers).await else {
         tracing::warn!("too many jobs are being written down at once; a request is refused instead");
         return None;
     };
@@ -223,16 +279,27 @@ async fn write_down(flight: &Flight, kept: KeptRequest, endpoint: &'static str, 
                 error = chain(&error),
                 "a job cannot be written down; its request is refused instead"
             );
+            gateway.tasks.spawn(call_off_unsure(Arc::clone(gateway), id));
             None
         }
     }
 }
 
-fn error_of(refusal: &Refusal) -> JobError {
-    JobError {
-        code: refusal.code.as_str().to_owned(),
-        message: refusal.message.clone(),
+/// A job that may have been written down all the same, in the very moment that its caller was refused, runs for nobody.
+async fn call_off_unsure(gateway: Arc<Gateway>, id: JobId) {
+    for _ in 0..UNSURE_SECONDS {
+        let now = gateway.clock.now().wall;
+        match gateway.store.cancel_job(id, now).await {
+            Ok(Some(_)) => return,
+            Ok(None) | Err(_) if gateway.jobs.stopping.is_cancelled() => return,
+            // It may still be under way.
+            Ok(None) | Err(_) => tokio::time::sleep(std::time::Duration::from_secs(1)).await,
+        }
     }
+}
+
+fn error_of(refusal: &Refusal) -> JobError {
+    JobError::new(refusal.code.as_str(), &refusal.message)
 }
 
 /// Seals what a job carries. Bodies are large: not on a thread that others wait for.

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Days, Duration, Utc};
 use domain::ids::{JobId, KeyId, PersonId, TenantId};
-use domain::jobs::{JOB_KEPT_DAYS, JOB_RESPONSE_HOURS, JOBS_WAITING_MAX, JobError, JobStatus};
+use domain::jobs::{
+    JOB_KEPT_DAYS, JOB_RESPONSE_HOURS, JOBS_PER_HOUR_MAX, JOBS_WAITING_BYTES_MAX, JOBS_WAITING_MAX, JobError, JobStatus,
+};
 use domain::policy::Dialect;
 use sqlx::PgExecutor;
 use uuid::Uuid;
@@ -132,7 +134,8 @@ pub struct StoredResponse {
 }
 
 impl Store {
-    /// Accepts a job. False where the tenant has [`JOBS_WAITING_MAX`] already that wait.
+    /// Accepts a job. False where the tenant has as many as it may: [`JOBS_WAITING_MAX`], [`JOBS_WAITING_BYTES_MAX`],
+    /// [`JOBS_PER_HOUR_MAX`].
     pub async fn add_job(&self, job: &NewJob) -> Result<bool, StoreError> {
         in_time(CALLER_WAIT_MS, self.add(job)).await
     }
@@ -146,13 +149,32 @@ impl Store {
         )
         .fetch_one(&mut *transaction)
         .await?;
-        let waiting = sqlx::query_scalar!(
-            "select count(*) as \"count!\" from jobs where tenant_id = $1 and status = 'waiting'",
+        let waiting = sqlx::query!(
+            "select count(*) as \"jobs!\", coalesce(sum(octet_length(request)), 0)::bigint as \"bytes!\"
+             from jobs
+             where tenant_id = $1 and status = 'waiting'",
             job.subject.tenant_id.0,
         )
         .fetch_one(&mut *transaction)
         .await?;
-        if waiting >= JOBS_WAITING_MAX {
+        // Who makes jobs and calls them off at once is bounded by this alone. The index goes by id, which goes by time.
+        let accepted_lately = sqlx::query_scalar!(
+            "select count(*) as \"count!\"
+             from (
+                 select created_at from jobs where tenant_id = $1 order by id desc limit $2
+             ) as latest
+             where created_at > $3",
+            job.subject.tenant_id.0,
+            JOBS_PER_HOUR_MAX,
+            job.created_at - Duration::hours(1),
+        )
+        .fetch_one(&mut *transaction)
+        .await?;
+        let bytes = i64::try_from(job.request.len()).unwrap_or(i64::MAX);
+        let is_full = waiting.jobs >= JOBS_WAITING_MAX
+            || waiting.bytes.saturating_add(bytes) > JOBS_WAITING_BYTES_MAX
+            || accepted_lately >= JOBS_PER_HOUR_MAX;
+        if is_full {
             return Ok(false);
         }
         let subject = &job.subject;
@@ -225,12 +247,13 @@ impl Store {
     }
 
     /// The answer of a job, as long as it is kept.
-    pub async fn find_job_response(&self, id: JobId) -> Result<Option<StoredResponse>, StoreError> {
+    pub async fn find_job_response(&self, id: JobId, now: DateTime<Utc>) -> Result<Option<StoredResponse>, StoreError> {
         let reading = sqlx::query!(
             "select response_status as \"status!\", response as \"body!\"
              from jobs
-             where id = $1 and response_status is not null and response is not null",
+             where id = $1 and response_status is not null and response is not null and expires_at > $2",
             id.0,
+            now,
         );
         let row = in_time(CALLER_WAIT_MS, async { Ok(reading.fetch_optional(self.pool()).await?) }).await?;
         row.map(|row| {

@@ -50,8 +50,9 @@ pub use error::StoreError;
 /// Connections at most, unless told otherwise: the console's, and those of commands that do one thing.
 pub const CONNECTIONS_MAX: u32 = 16;
 /// Connections at most of a gateway's background tasks, so that no report keeps the policy or the ledger waiting. The
-/// request path waits for none, but for jobs: two for their callers, two for their runs.
-pub const GATEWAY_CONNECTIONS_MAX: u32 = 10;
+/// request path waits for none, but for jobs: two for their callers, two for new ones, two for their
+/// runs.
+pub const GATEWAY_CONNECTIONS_MAX: u32 = 12;
 /// How long a caller waits for a free connection, in milliseconds.
 const ACQUIRE_TIMEOUT_MS: u64 = 3_000;
 /// How long one statement may run, in milliseconds. Reports over many rows stay well below it.

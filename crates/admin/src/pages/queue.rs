@@ -171,6 +171,10 @@ async fn jobs(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError> {
         nothing(&wanted)
     } else {
         let mut columns = vec![words("Accepted"), words("Status")];
+        // Before what is wide, so that the button is in sight.
+        if may_cancel(visitor) {
+            columns.push(words("Action"));
+        }
         if visitor.sees_everything() {
             columns.push(words("Tenant"));
         }
@@ -182,9 +186,6 @@ async fn jobs(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError> {
             words("Next try"),
             words("Last error"),
         ]);
-        if may_cancel(visitor) {
-            columns.push(words(""));
-        }
         table::table(
             format!("The newest first, in {} time.", visit.format.zone()),
             &columns,
@@ -297,11 +298,12 @@ fn row(named: &NamedJob, visit: &Visit, visitor: &Visitor, back: &str) -> AnyVie
         let message = error.message.clone();
         view! { {format::words(&error.code)} " " <small>{message}</small> }
     });
-    let cancel = may_cancel(visitor).then(|| view! { <td class="row-actions">{cancel_form(named, back)}</td> });
+    let cancel = may_cancel(visitor).then(|| view! { <td>{cancel_form(named, back)}</td> });
     view! {
         <tr>
-            <th scope="row" class="nowrap">{visit.format.bare_time(job.created_at)}</th>
+            <th scope="row" class="nowrap">{visit.format.bare_minute(job.created_at)}</th>
             <td class="nowrap">{status_badge(job.status)} {where_}</td>
+            {cancel}
             {tenant}
             <td><a href=key_href>{key}</a></td>
             <td>{job.subject.model.clone()}</td>
@@ -309,7 +311,6 @@ fn row(named: &NamedJob, visit: &Visit, visitor: &Visitor, back: &str) -> AnyVie
             <td class="number">{format!("{} of {JOB_ATTEMPTS_MAX}", job.attempts)}</td>
             <td class="nowrap">{next_try(named, now)}</td>
             <td class="sentence">{error}</td>
-            {cancel}
         </tr>
     }
     .into_any()

@@ -18,9 +18,12 @@ use store::jobs::{JOBS_PAGE_MAX, JobFilter, JobRow, NamedJob};
 use store::sealing::Purpose;
 
 use super::open;
+use crate::room::Taken;
 use crate::routes::caller;
 use crate::{Gateway, error, metrics};
 
+/// How often an answer is in memory until its caller has read it: sealed, or as a body, and open.
+const COPIES_PER_ANSWER: usize = 2;
 /// Jobs on a page, unless the caller says otherwise.
 const PAGE_DEFAULT: i64 = 20;
 /// The longest pause between two questions about a job that callers are told, in seconds.
@@ -71,18 +74,23 @@ fn answer(answer: Result<Response, Box<Response>>) -> Response {
 
 async fn show(gateway: &Gateway, id: &str, headers: &HeaderMap) -> Result<Response, Box<Response>> {
     let tenant = caller(gateway, headers)?.key.tenant_id;
-    let _turn = gateway.jobs.turn().await.ok_or_else(busy)?;
+    let turn = gateway.jobs.turn(tenant).await.ok_or_else(busy)?;
     let job = own(gateway, id, tenant).await?.job;
     // Not before the job is over: what it was answered at an earlier attempt is not its answer.
     let stored = if job.status.is_over() {
         gateway
             .store
-            .find_job_response(job.id)
+            .find_job_response(job.id, gateway.clock.now().wall)
             .await
             .map_err(|error| away(&error))?
     } else {
         None
     };
+    drop(turn);
+    // Sealed and open, and then for as long as the caller takes to read it.
+    let mut room = gateway.room.take_none();
+    let bytes = stored.as_ref().map_or(0, |stored| stored.body.len());
+    room.grow(bytes * COPIES_PER_ANSWER).map_err(|_| busy())?;
     let response = match stored {
         None => None,
         Some(stored) => open(&gateway.secret_key, Purpose::JobResponse, job.id, stored.body)
@@ -92,13 +100,13 @@ async fn show(gateway: &Gateway, id: &str, headers: &HeaderMap) -> Result<Respon
                 body: body.into(),
             }),
     };
-    Ok(told(shown(job, response), gateway.clock.now().wall))
+    Ok(told(&shown(job, response), room, gateway.clock.now().wall))
 }
 
 async fn page(gateway: &Gateway, query: &str, headers: &HeaderMap) -> Result<Response, Box<Response>> {
     let tenant = caller(gateway, headers)?.key.tenant_id;
     let wanted = Wanted::read(query)?;
-    let _turn = gateway.jobs.turn().await.ok_or_else(busy)?;
+    let _turn = gateway.jobs.turn(tenant).await.ok_or_else(busy)?;
     let filter = JobFilter {
         tenant_id: Some(tenant),
         status: wanted.status,
@@ -117,7 +125,7 @@ async fn page(gateway: &Gateway, query: &str, headers: &HeaderMap) -> Result<Res
 
 async fn call_off(gateway: &Gateway, id: &str, headers: &HeaderMap) -> Result<Response, Box<Response>> {
     let tenant = caller(gateway, headers)?.key.tenant_id;
-    let _turn = gateway.jobs.turn().await.ok_or_else(busy)?;
+    let _turn = gateway.jobs.turn(tenant).await.ok_or_else(busy)?;
     let before = own(gateway, id, tenant).await?.job;
     let now = gateway.clock.now().wall;
     let cancelled = gateway.store.cancel_job(before.id, now).await;
@@ -128,7 +136,7 @@ async fn call_off(gateway: &Gateway, id: &str, headers: &HeaderMap) -> Result<Re
         gateway.jobs.stop(after.id);
         gateway.jobs.bell.notify_one();
     }
-    Ok(told(shown(after, None), now))
+    Ok(told(&shown(after, None), gateway.room.take_none(), now))
 }
 
 /// The job of this tenant. That of another is none, in the same words.
@@ -201,8 +209,8 @@ fn shown(job: JobRow, response: Option<ShownResponse>) -> ShownJob {
 }
 
 /// The job, and when to ask again while it is not over.
-fn told(job: ShownJob, now: DateTime<Utc>) -> Response {
-    let mut response = json(StatusCode::OK, job_body(&job));
+fn told(job: &ShownJob, room: Taken, now: DateTime<Utc>) -> Response {
+    let mut response = json(StatusCode::OK, room.guard(job_body(job)));
     if !job.status.is_over() {
         // The longer it has waited, the less often it is asked for.
         let age_seconds = (now - job.created_at).num_seconds();

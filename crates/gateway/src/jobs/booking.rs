@@ -85,7 +85,7 @@ fn expired(gateway: &Gateway, job: &JobRow) -> Rejection {
 }
 
 fn refused(gateway: &Gateway, job: &JobRow, code: RefusalCode, message: &str) -> Rejection {
-    let refused_at = job.finished_at.unwrap_or_else(|| gateway.clock.now().wall);
+    let refused_at = job.finished_at.unwrap_or(job.created_at);
     Rejection {
         identity: identity(gateway, job),
         refused_at,
@@ -111,7 +111,7 @@ fn refused(gateway: &Gateway, job: &JobRow, code: RefusalCode, message: &str) ->
 /// It was never admitted, and used nothing. Its duration is that of its runs, of which there was none: hours of waiting
 /// would make the figures of requests useless.
 fn ran_never(gateway: &Gateway, job: &JobRow, outcome: Outcome) -> Settlement {
-    let ended_at = job.finished_at.unwrap_or_else(|| gateway.clock.now().wall);
+    let ended_at = job.finished_at.unwrap_or(job.created_at);
     Settlement {
         identity: identity(gateway, job),
         admitted_at: ended_at,

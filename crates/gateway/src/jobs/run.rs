@@ -50,12 +50,12 @@ enum Attempted {
 /// Takes a job off the list of those that run here, however its run ends, and lets the worker look for another.
 struct Place {
     gateway: Arc<Gateway>,
-    id: JobId,
+    claim: Claim,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.gateway.jobs.running.lock().remove(&self.id);
+        self.gateway.jobs.remove(self.claim);
         self.gateway.jobs.bell.notify_one();
     }
 }
@@ -66,7 +66,7 @@ pub(super) async fn run(gateway: Arc<Gateway>, job: ClaimedJob, unwanted: Cancel
     let ClaimedJob { claim, job } = job;
     let _place = Place {
         gateway: Arc::clone(&gateway),
-        id: claim.id,
+        claim,
     };
     let mut has_row = false;
     let attempted = tokio::select! {
@@ -107,6 +107,7 @@ async fn attempt(gateway: &Arc<Gateway>, claim: Claim, job: &JobRow, has_row: &m
     let opened = open(&gateway.secret_key, Purpose::JobRequest, claim.id, sealed).await;
     let Some(kept) = opened.and_then(KeptRequest::from_bytes) else {
         let is_booked = booking::book_failure(gateway, job);
+        *has_row = is_booked;
         return Attempted::Ended(given_up(gateway, is_booked, unreadable()));
     };
     let now = gateway.clock.now();
@@ -117,6 +118,7 @@ async fn attempt(gateway: &Arc<Gateway>, claim: Claim, job: &JobRow, has_row: &m
         }
         let error = key_gone();
         let is_booked = booking::book_refusal(gateway, job, &error);
+        *has_row = is_booked;
         return Attempted::Ended(given_up(gateway, is_booked, error));
     };
     let mut flight = Flight::new(Arc::clone(gateway), caller, ENDPOINT, &kept.headers, now);
@@ -200,12 +202,10 @@ async fn judge(gateway: &Gateway, job: &JobRow, answer: Response) -> RunEnd {
         return put_back(gateway, 0, None, true);
     }
     let told = UpstreamError::read(&body);
-    let error = JobError {
-        code: told.code.unwrap_or_else(|| "upstream_error".to_owned()),
-        message: told
-            .message
-            .unwrap_or_else(|| format!("The model's provider answered {status}.")),
-    };
+    let message = told
+        .message
+        .unwrap_or_else(|| format!("The model's provider answered {status}."));
+    let error = JobError::new(told.code.as_deref().unwrap_or("upstream_error"), &message);
     let attempts = job.attempts + 1;
     let is_worth_another = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
     if !is_worth_another || attempts >= JOB_ATTEMPTS_MAX {
@@ -314,15 +314,12 @@ fn too_long() -> JobError {
 }
 
 fn gateway_error(message: &str) -> JobError {
-    JobError {
-        code: "gateway_error".to_owned(),
-        message: message.to_owned(),
-    }
+    JobError::new("gateway_error", message)
 }
 
 fn key_gone() -> JobError {
-    JobError {
-        code: RefusalCode::InvalidKey.as_str().to_owned(),
-        message: "The key of this job, or its tenant, is gone.".to_owned(),
-    }
+    JobError::new(
+        RefusalCode::InvalidKey.as_str(),
+        "The key of this job, or its tenant, is gone.",
+    )
 }

@@ -8,8 +8,8 @@ use domain::error_chain::chain;
 use domain::jobs::{JOB_WAIT_HOURS, JobError, JobStatus};
 use domain::refusals::RefusalCode;
 use store::StoreError;
-use store::jobs::claims::{HEARTBEAT_INTERVAL_MS, JOBS_BATCH_MAX};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use store::jobs::claims::{CLAIM_LAPSE_MS, HEARTBEAT_INTERVAL_MS, JOBS_BATCH_MAX};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{JOBS_RUNNING_MAX, Running, booking, run};
@@ -20,15 +20,20 @@ use crate::{Gateway, metrics};
 const LOOK_INTERVAL_MS: u64 = 1_000;
 
 /// Runs jobs until the process stops.
+///
+/// After Postgres was away every claim has lapsed, those of runs that are well among them. So for as long as a claim lasts
+/// nothing is taken over then: by that time whoever is there has beaten for its own.
 pub(crate) async fn keep_jobs(gateway: Arc<Gateway>) {
     let mut is_away = false;
+    let mut takes_over_from = Instant::now();
     while !gateway.jobs.stopping.is_cancelled() {
-        match look(&gateway).await {
+        match look(&gateway, Instant::now() >= takes_over_from).await {
             Ok(true) => continue,
             Ok(false) => is_away = false,
-            Err(error) if error.is_transient() && is_away => {}
+            Err(error) if error.is_transient() && is_away => takes_over_from = Instant::now() + claim_lasts(),
             Err(error) => {
                 is_away = true;
+                takes_over_from = Instant::now() + claim_lasts();
                 tracing::warn!(error = chain(&error), "jobs cannot be looked for; it is tried again");
             }
         }
@@ -62,8 +67,12 @@ pub(crate) async fn keep_claims(gateway: Arc<Gateway>) {
     }
 }
 
+fn claim_lasts() -> Duration {
+    Duration::from_millis(CLAIM_LAPSE_MS.unsigned_abs())
+}
+
 /// Does what there is to do; answers whether there may be more.
-async fn look(gateway: &Arc<Gateway>) -> Result<bool, StoreError> {
+async fn look(gateway: &Arc<Gateway>, takes_over: bool) -> Result<bool, StoreError> {
     let now = gateway.clock.now().wall;
     let expired = gateway.store.expire_jobs(now, &waited_too_long()).await?;
     metrics::jobs_became(JobStatus::Expired, expired);
@@ -72,7 +81,10 @@ async fn look(gateway: &Arc<Gateway>) -> Result<bool, StoreError> {
     let places = JOBS_RUNNING_MAX.saturating_sub(gateway.jobs.count_running());
     let claimed = if places > 0 {
         let places = i64::try_from(places).unwrap_or(i64::MAX);
-        gateway.store.claim_jobs(&gateway.instance, places, now).await?
+        gateway
+            .store
+            .claim_jobs(&gateway.instance, places, takes_over, now)
+            .await?
     } else {
         Vec::new()
     };
@@ -84,7 +96,11 @@ async fn look(gateway: &Arc<Gateway>) -> Result<bool, StoreError> {
             claim: job.claim,
             unwanted: unwanted.clone(),
         };
-        gateway.jobs.running.lock().insert(job.claim.id, running);
+        let before = gateway.jobs.running.lock().insert(job.claim.id, running);
+        if let Some(before) = before {
+            // Its claim has lapsed without a beat, and this is the next run of the same job.
+            before.unwanted.cancel();
+        }
         gateway.tasks.spawn(run::run(Arc::clone(gateway), job, unwanted));
     }
     // Whoever claimed all its places looks again when one of them is free.
@@ -106,10 +122,7 @@ async fn book_ended(gateway: &Gateway) -> Result<usize, StoreError> {
 }
 
 fn waited_too_long() -> JobError {
-    JobError {
-        code: RefusalCode::QueueTimeout.as_str().to_owned(),
-        message: format!(
-            "There was no room for {JOB_WAIT_HOURS} hours. Send the request again when there is less traffic."
-        ),
-    }
+    let message =
+        format!("There was no room for {JOB_WAIT_HOURS} hours. Send the request again when there is less traffic.");
+    JobError::new(RefusalCode::QueueTimeout.as_str(), &message)
 }

@@ -85,11 +85,12 @@ pub struct Beat {
 impl Store {
     /// Claims up to `count` jobs that are due, at most [`JOBS_BATCH_MAX`]. Tenants take turns: who has fewest running comes
     /// first, so that one tenant's thousand do not keep another's one waiting. Runs whose claims have lapsed come before
-    /// all others, and count as an attempt.
+    /// all others, and count as an attempt; `takes_over` says whether they are claimed.
     pub async fn claim_jobs(
         &self,
         instance: &str,
         count: i64,
+        takes_over: bool,
         now: DateTime<Utc>,
     ) -> Result<Vec<ClaimedJob>, StoreError> {
         let claiming = sqlx::query!(
@@ -133,7 +134,7 @@ impl Store {
                 union all
                 select id, heartbeat_at, 0
                 from jobs
-                where status = 'running' and heartbeat_at < now() - $4::interval
+                where $6 and status = 'running' and heartbeat_at < now() - $4::interval
             ),
             first as (
                 select id, turn, since from due order by turn, since, id limit $5
@@ -166,6 +167,7 @@ impl Store {
             count.clamp(0, JOBS_BATCH_MAX),
             lapse(),
             CANDIDATES_MAX,
+            takes_over,
         );
         let rows = in_time(WAIT_MS, async { Ok(claiming.fetch_all(self.pool()).await?) }).await?;
         rows.into_iter()
