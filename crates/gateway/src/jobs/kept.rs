@@ -47,7 +47,7 @@ impl KeptRequest {
         let length = bytes.first_chunk::<LENGTH_BYTES>()?;
         let body_start = LENGTH_BYTES.checked_add(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
         let head = bytes.get(LENGTH_BYTES..body_start)?;
-        let pairs: Vec<(&str, &str)> = serde_json::from_slice::<Vec<(&str, &str)>>(head).ok()?;
+        let pairs: Vec<(String, String)> = serde_json::from_slice(head).ok()?;
         let mut headers = HeaderMap::with_capacity(pairs.len());
         for (name, value) in pairs {
             let name: HeaderName = name.parse().ok()?;
