@@ -13,7 +13,7 @@ use crate::format;
 use crate::page::{self, Page};
 use crate::shell;
 use crate::table::{self, Tone, badge, figures, words};
-use crate::visit::{Visit, Visitor, address};
+use crate::visit::{Visit, address};
 
 /// Where they are.
 pub const ADDRESS: &str = "/alerts";
@@ -29,10 +29,15 @@ pub fn view() -> AnyView {
         let mut past = control.past_alerts(&visitor.actor, &wanted.filter()).await?;
         let older = (past.len() > PER_PAGE).then(|| wanted.after(&past[PER_PAGE - 1]));
         past.truncate(PER_PAGE);
-        let webhook = control.webhook(&visitor.actor).await?.map(|webhook| webhook.origin);
+        let has_webhook = control.webhook(&visitor.actor).await?.is_some();
         let given_up = control.given_up_deliveries(&visitor.actor, visit.now()).await?;
         let is_first_page = wanted.before.is_none();
-        let webhook = view! { <a class="button" href="/settings/webhook">{if webhook.is_some() { "Webhook" } else { "Send them to a webhook" }}</a> };
+        let webhook = if has_webhook {
+            "Webhook"
+        } else {
+            "Send them to a webhook"
+        };
+        let webhook = view! { <a class="button" href="/settings/webhook">{webhook}</a> };
         let content = view! {
             {shell::page_head(
                 "Alerts",
@@ -41,7 +46,7 @@ pub fn view() -> AnyView {
             )}
             {undelivered(given_up)}
             {filters(&wanted)}
-            {is_first_page.then(|| open_ones(&open, &wanted, visitor, &visit))}
+            {is_first_page.then(|| open_ones(&open, &wanted, &visit))}
             {past_ones(&past, is_first_page, &visit)}
             {older.map(|href| view! { <nav class="pager" aria-label="Pages"><a class="button" href=href rel="next">"Older alerts"</a></nav> })}
         };
@@ -122,7 +127,7 @@ fn filters(wanted: &Wanted) -> AnyView {
     .into_any()
 }
 
-fn open_ones(open: &[Alert], wanted: &Wanted, visitor: &Visitor, visit: &Visit) -> AnyView {
+fn open_ones(open: &[Alert], wanted: &Wanted, visit: &Visit) -> AnyView {
     let body = if open.is_empty() {
         let text = match wanted.kind {
             Some(_) => "No alert of this kind is open.",
@@ -131,10 +136,7 @@ fn open_ones(open: &[Alert], wanted: &Wanted, visitor: &Visitor, visit: &Visit) 
                  when the journal lags or fills, and when a model without a price is asked for. A webhook hears of each."
             }
         };
-        let set_up = visitor.is_operator().then(
-            || view! { <p class="actions"><a class="button" href="/settings/webhook">"Set up the webhook"</a></p> },
-        );
-        table::empty(text, set_up.into_any())
+        table::empty(text, ().into_any())
     } else {
         let rows = open.iter().map(|alert| open_row(alert, visit)).collect();
         table::table(

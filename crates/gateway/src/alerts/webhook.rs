@@ -17,7 +17,7 @@ use store::StoreError;
 use store::alerts::TakenDelivery;
 use store::sealing::Purpose;
 use tokio::time::sleep;
-use upstream::{Client, Timeouts};
+use upstream::{Client, SendError, Timeouts};
 
 use crate::{Gateway, metrics};
 
@@ -163,8 +163,19 @@ impl Webhook {
         match client.send(request, None).await {
             Ok(response) if response.status().is_success() => Ok(()),
             Ok(response) => Err(format!("it answered with status {}", response.status().as_u16())),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(failure(&error)),
         }
+    }
+}
+
+/// What failed, of the webhook and not of a provider.
+fn failure(error: &SendError) -> String {
+    match error {
+        SendError::Address => "the address is not whole".to_owned(),
+        SendError::Connect(_) => "no connection to it".to_owned(),
+        SendError::Unconnected(ms) => format!("no connection to it within {ms} ms"),
+        SendError::Broken(_) => "it closed the connection before it answered".to_owned(),
+        SendError::TimedOut(ms) => format!("it did not answer within {ms} ms"),
     }
 }
 
