@@ -207,9 +207,7 @@ impl CallError {
     pub(crate) fn is_worth_retrying(&self) -> bool {
         match self {
             Self::RateLimited(_) => true,
-            Self::Unavailable(refusal) => {
-                refusal.status == 503 && refusal.code.as_deref() != Some("gateway_error")
-            }
+            Self::Unavailable(refusal) => refusal.status == 503 && refusal.code.as_deref() != Some("gateway_error"),
             Self::TimedOut { step, .. } => *step == Step::Connect,
             _ => false,
         }
