@@ -162,11 +162,11 @@ fn open_row(alert: &Alert, visit: &Visit) -> AnyView {
     view! {
         <tr>
             <th scope="row">{severity(alert)} " " {alert.kind.title()}</th>
-            <td class="sentence">{alert.message.clone()} " " <small>{alert.kind.advice()}</small></td>
+            <td class="sentence">{alert.message.clone()} <div><small>{alert.kind.advice()}</small></div></td>
             <td>{about(&alert.subject)}</td>
             <td>{alert.instance.clone()}</td>
-            <td class="nowrap">{visit.format.bare_time(alert.raised_at)}</td>
-            <td class="nowrap">{visit.format.bare_time(alert.last_seen_at)}</td>
+            <td class="nowrap">{visit.format.bare_minute(alert.raised_at)}</td>
+            <td class="nowrap">{visit.format.bare_minute(alert.last_seen_at)}</td>
             <td class="number">{format::count(alert.count)}</td>
         </tr>
     }
