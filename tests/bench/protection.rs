@@ -11,7 +11,8 @@ use domain::periods::Period;
 /// The three gateways of the proving run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Protection {
-    /// No limits, no queue: what comes goes to the provider.
+    /// No limits, no queue. An upstream that has answered 429 is left alone for as long as it says all the same: that
+    /// cannot be turned off.
     Nothing,
     /// Limits on each user and one window for all; whoever finds no room is refused.
     Rates,
@@ -22,23 +23,23 @@ pub(crate) enum Protection {
 /// How the account is kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Account {
-    /// Requests per window. A sliding window counts in 20 cells and one more, so of what wants to pass all the time it
-    /// lets through 20/21: 17 in 2 s are 486 a minute. The bursts of a full queue come 2.1 s apart then, and 29 of them
-    /// fall into a minute: 493 requests. Only arrivals that always come at the end of a cell could make it 510. One window
-    /// of a minute would be certain, but lets through 476 a minute, and all of it at once.
+    /// Requests per window. A sliding window counts in 20 cells and one more: never more than this within it, and of what
+    /// wants to pass all the time 20/21 of it.
     pub(crate) requests: u64,
     /// The window, in seconds.
     pub(crate) seconds: u32,
-    /// Tokens per minute; with the burst they stay inside the provider's minute.
+    /// Tokens per minute.
     pub(crate) tokens: u64,
-    /// The burst of it.
+    /// The burst of it. Whoever starts from rest gets this much at once, so that tokens per minute and burst together are
+    /// to be below what the provider allows.
     pub(crate) burst_tokens: u64,
 }
 
-/// As an operator should set it for 500 requests and 400,000 tokens a minute.
+/// As an operator should set it for 500 requests and 400,000 tokens a minute: requests as the provider states them, tokens
+/// with the burst taken off and a little more. The bucket of tokens also spreads what would come at once.
 pub(crate) const ACCOUNT: Account = Account {
-    requests: 17,
-    seconds: 2,
+    requests: 500,
+    seconds: 60,
     tokens: 385_000,
     burst_tokens: 13_000,
 };
