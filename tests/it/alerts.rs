@@ -523,14 +523,17 @@ async fn an_alert_of_a_gateway_that_is_gone_is_cleared_by_the_others() {
     let mortal = tollgate.mortal("mortal").await;
     ask(&tollgate.browser(), &key, &models[0]).await;
     ask(&Browser::new(mortal.url()), &key, &models[1]).await;
-    until("both are raised", async || receiver.received().len() == 2).await;
+    until("both are raised", async || open(&tollgate).await.len() == 2).await;
     mortal.kill();
     tollgate.clock.skip(60_000 + SLACK_MS);
     until("one of them is over", async || open(&tollgate).await.len() == 1).await;
     assert_eq!(open(&tollgate).await[0].instance, INSTANCE);
     assert_eq!(over(&tollgate).await[0].instance, "mortal");
-    until("the webhook hears of it", async || receiver.received().len() == 3).await;
-    assert_eq!(receiver.events()[2], "alert.cleared unpriced");
+    // On a busy machine an event may come twice.
+    until("the webhook hears of it", async || {
+        receiver.events().iter().any(|event| event == "alert.cleared unpriced")
+    })
+    .await;
 }
 
 #[tokio::test]
