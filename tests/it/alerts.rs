@@ -187,7 +187,6 @@ async fn well_again(tollgate: &Tollgate) {
 }
 
 /// Models without a price, in force.
-
 async fn unpriced_models(tollgate: &Tollgate, count: usize) -> Vec<String> {
     let upstream = tollgate.upstream("another", &tollgate.simulator.base_url()).await;
     let names: Vec<String> = (0..count).map(|number| format!("unpriced-{number}")).collect();
