@@ -31,6 +31,9 @@ const ACCOUNT_WAIT_MS_MAX: u64 = 10_000;
 /// By how much later those who wait for an account come back at most, in milliseconds.
 const ACCOUNT_JITTER_MS_MAX: u64 = 1_000;
 
+/// How long what a provider says is left of an account stands without a newer word, in milliseconds. An account that is
+/// truly empty says so again, with 429 and until when.
+const ACCOUNT_WORD_MS_MAX: u64 = 2_000;
 /// How long the text of an error is waited for, in milliseconds: its status has said what matters.
 const ERROR_READ_MS: u64 = 2_000;
 
@@ -432,10 +435,12 @@ async fn hear_of_account(flight: &Flight, outgoing: &Outgoing, headers: &http::H
     }
 }
 
+/// Providers say when all of it is back, not when some is. Believed until then, a word of nothing left would stop us for a
+/// minute although the account has room all the while, and with nothing sent no better word would come.
 fn room_left(left: Left) -> RoomLeft {
     RoomLeft {
         remaining: left.remaining,
-        reset_ms: left.reset.map(millis),
+        reset_ms: left.reset.map(|reset| millis(reset).min(ACCOUNT_WORD_MS_MAX)),
     }
 }
 
