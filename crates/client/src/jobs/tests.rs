@@ -111,7 +111,8 @@ async fn a_job_that_takes_longer_than_the_call_is_named_by_the_error() -> Result
 
 #[tokio::test]
 async fn a_job_that_cannot_be_seen_is_named_by_the_error() -> Result<()> {
-    let fake = Fake::start([accepted()]).await?;
+    let away = || Answer::json(503, &json!({}));
+    let fake = Fake::start([accepted(), away(), away(), away()]).await?;
     let error = fake.client().chat(&hello()).await;
     let Err(CallError::Unfinished {
         job_id,
