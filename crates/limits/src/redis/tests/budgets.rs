@@ -535,11 +535,15 @@ async fn check_history(steps: &[Step]) -> Result<BTreeMap<bool, usize>, String> 
 #[tokio::test]
 async fn no_history_of_losses_and_returns_passes_a_budget() {
     const AT_ONCE: usize = 16;
-    const ROUNDS: usize = 1;
+    // On a busy machine a round may pass without anybody who goes on by its own.
+    const ROUNDS_MAX: usize = 8;
     let mut runner = TestRunner::default();
     let history = prop::collection::vec(step(), 10..100);
     let mut admitted: BTreeMap<bool, usize> = BTreeMap::new();
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS_MAX {
+        if round > 0 && admitted.len() == 2 {
+            break;
+        }
         let histories: Vec<Vec<Step>> = (0..AT_ONCE)
             .map(|_| history.new_tree(&mut runner).expect("a history").current())
             .collect();
