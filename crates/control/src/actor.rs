@@ -46,6 +46,17 @@ pub enum Reach {
     Own(TenantId, PersonId),
 }
 
+impl Reach {
+    /// Whether something of this tenant, and of this person if it is anybody's, is within it.
+    pub(crate) fn covers(self, tenant: TenantId, owner: Option<PersonId>) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Tenant(own) => tenant == own,
+            Self::Own(own, person) => tenant == own && owner == Some(person),
+        }
+    }
+}
+
 impl Actor {
     /// The person, as read for this request, coming from `peer`.
     pub fn person(person: &Person, peer: Option<String>) -> Self {
@@ -123,6 +134,28 @@ impl Actor {
         } else {
             Err(ControlError::Forbidden)
         }
+    }
+
+    /// Cuts down whose rows are asked for to what they may see. Asking for somebody else's is refused, not emptied: an empty
+    /// list, or zeros, would look like an answer.
+    pub(crate) fn narrow(
+        &self,
+        tenant: &mut Option<TenantId>,
+        owner: &mut Option<PersonId>,
+    ) -> Result<(), ControlError> {
+        let (own_tenant, own_person) = match self.reach()? {
+            Reach::Everything => return Ok(()),
+            Reach::Tenant(own) => (own, None),
+            Reach::Own(own, person) => (own, Some(person)),
+        };
+        let is_other = tenant.is_some_and(|asked| asked != own_tenant)
+            || own_person.is_some_and(|own| owner.is_some_and(|asked| asked != own));
+        if is_other {
+            return Err(ControlError::Forbidden);
+        }
+        *tenant = Some(own_tenant);
+        *owner = own_person.or(*owner);
+        Ok(())
     }
 
     /// Refuses everyone who does not see everything.

@@ -24,24 +24,7 @@ pub struct JobPage {
 impl Control {
     /// Jobs, the newest first, as far as the actor may see them; at most `count`, itself at most [`JOBS_PAGE_MAX`].
     pub async fn jobs(&self, actor: &Actor, mut filter: JobFilter, count: i64) -> Result<JobPage, ControlError> {
-        match actor.reach()? {
-            Reach::Everything => {}
-            Reach::Tenant(own) => {
-                if filter.tenant_id.is_some_and(|asked| asked != own) {
-                    return Err(ControlError::Forbidden);
-                }
-                filter.tenant_id = Some(own);
-            }
-            Reach::Own(own, person) => {
-                let is_other = filter.tenant_id.is_some_and(|asked| asked != own)
-                    || filter.owner_id.is_some_and(|asked| asked != person);
-                if is_other {
-                    return Err(ControlError::Forbidden);
-                }
-                filter.tenant_id = Some(own);
-                filter.owner_id = Some(person);
-            }
-        }
+        actor.narrow(&mut filter.tenant_id, &mut filter.owner_id)?;
         let count = count.clamp(1, JOBS_PAGE_MAX);
         let mut jobs = self.store.jobs(&filter, count + 1).await?;
         let places = usize::try_from(count).unwrap_or_default();
@@ -56,7 +39,9 @@ impl Control {
         let reach = actor.reach()?;
         let mut transaction = self.store.begin().await?;
         let found = jobs::lock(&mut transaction, id).await?;
-        let before = found.filter(|job| is_within(reach, job)).ok_or(NOT_FOUND)?;
+        let before = found
+            .filter(|named| reach.covers(named.job.subject.tenant_id, named.owner_id))
+            .ok_or(NOT_FOUND)?;
         if !may_cancel(actor, reach, &before) {
             return Err(ControlError::Forbidden);
         }
@@ -73,15 +58,6 @@ impl Control {
         self.note(&mut transaction, actor, now, change).await?;
         commit(transaction).await?;
         Ok(true)
-    }
-}
-
-fn is_within(reach: Reach, job: &NamedJob) -> bool {
-    let tenant = job.job.subject.tenant_id;
-    match reach {
-        Reach::Everything => true,
-        Reach::Tenant(own) => tenant == own,
-        Reach::Own(own, person) => tenant == own && job.owner_id == Some(person),
     }
 }
 

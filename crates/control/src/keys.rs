@@ -90,24 +90,7 @@ pub struct IssuedKey {
 impl Control {
     /// Keys, newest first, as far as the actor may see them.
     pub async fn keys(&self, actor: &Actor, mut filter: KeyFilter) -> Result<Vec<KeyRow>, ControlError> {
-        match actor.reach()? {
-            Reach::Everything => {}
-            Reach::Tenant(own) => {
-                if filter.tenant_id.is_some_and(|asked| asked != own) {
-                    return Err(ControlError::Forbidden);
-                }
-                filter.tenant_id = Some(own);
-            }
-            Reach::Own(own, person) => {
-                let is_other = filter.tenant_id.is_some_and(|asked| asked != own)
-                    || filter.owner_id.is_some_and(|asked| asked != person);
-                if is_other {
-                    return Err(ControlError::Forbidden);
-                }
-                filter.tenant_id = Some(own);
-                filter.owner_id = Some(person);
-            }
-        }
+        actor.narrow(&mut filter.tenant_id, &mut filter.owner_id)?;
         Ok(self.store.keys(&filter).await?)
     }
 
@@ -115,7 +98,8 @@ impl Control {
     pub async fn key(&self, actor: &Actor, id: KeyId) -> Result<KeyRow, ControlError> {
         let reach = actor.reach()?;
         let key = self.store.find_key(id).await?;
-        key.filter(|key| is_within(reach, key)).ok_or(NOT_FOUND)
+        key.filter(|key| reach.covers(key.tenant_id, key.owner_id))
+            .ok_or(NOT_FOUND)
     }
 
     /// Issues a key. The text in the answer is the only copy.
@@ -220,14 +204,6 @@ impl Control {
 }
 
 const NOT_FOUND: ControlError = ControlError::NotFound { what: "key" };
-
-fn is_within(reach: Reach, key: &KeyRow) -> bool {
-    match reach {
-        Reach::Everything => true,
-        Reach::Tenant(own) => key.tenant_id == own,
-        Reach::Own(own, person) => key.tenant_id == own && key.owner_id == Some(person),
-    }
-}
 
 fn require_may_issue(actor: &Actor, tenant: TenantId, owner: KeyOwner) -> Result<(), ControlError> {
     let is_own = matches!(actor.reach()?, Reach::Own(own, person)

@@ -70,28 +70,10 @@ impl Control {
     }
 }
 
-/// What was asked for, cut down to what the actor may see. Asking for somebody else's is refused, not emptied: an empty
-/// list would look like an answer.
+/// What was asked for, cut down to what the actor may see.
 fn within_reach(actor: &Actor, filter: &EntryFilter) -> Result<EntryFilter, ControlError> {
     let mut filter = filter.clone();
-    match actor.reach()? {
-        Reach::Everything => {}
-        Reach::Tenant(own) => {
-            if filter.tenant.is_some_and(|asked| asked != own) {
-                return Err(ControlError::Forbidden);
-            }
-            filter.tenant = Some(own);
-        }
-        Reach::Own(own, person) => {
-            let is_other =
-                filter.tenant.is_some_and(|asked| asked != own) || filter.owner.is_some_and(|asked| asked != person);
-            if is_other {
-                return Err(ControlError::Forbidden);
-            }
-            filter.tenant = Some(own);
-            filter.owner = Some(person);
-        }
-    }
+    actor.narrow(&mut filter.tenant, &mut filter.owner)?;
     Ok(filter)
 }
 
