@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chrono_tz::Tz;
 use domain::estimate::Estimate;
-use domain::ids::{RequestId, UpstreamId};
+use domain::ids::{RequestId, TenantId, UpstreamId};
 use domain::ledger::USER_ID_CHARS_MAX;
 use domain::limits::{Limit, Scope};
 use domain::policy::{Dialect, Route};
@@ -26,6 +26,9 @@ use crate::refusal::{Refusal, Unavailable};
 /// Goes before an end user's name that looks like a person's id, so that nobody is counted as somebody else.
 const END_USER_PREFIX: &str = "end-user:";
 
+/// A way to serve a model.
+pub(crate) type Way = (Route, Arc<UpstreamPolicy>);
+
 /// A request as the limits see it.
 pub(crate) struct Case {
     model: Arc<ModelPolicy>,
@@ -34,7 +37,7 @@ pub(crate) struct Case {
     /// The nodes it counts in, in the order of the tree.
     pub(crate) scopes: Vec<ScopeLimits>,
     /// Ways to serve it, in the order of preference; never empty.
-    pub(crate) routes: Vec<(Route, Arc<UpstreamPolicy>)>,
+    pub(crate) routes: Vec<Way>,
     /// What its gates are judged by.
     pub(crate) gate_priority: Priority,
     candidates: Vec<UpstreamCandidate>,
@@ -57,35 +60,20 @@ impl Case {
         (priority, estimate): (Priority, Estimate),
         now: Now,
     ) -> Result<Self, Refusal> {
-        let mut routes = configured_routes(caller, model);
+        let routes = configured_routes(caller, model);
         if routes.is_empty() {
             return Err(Refusal::plain(
                 RefusalCode::UpstreamUnavailable,
                 "No provider is configured for this model at the moment. Retry later or choose another model.",
             ));
         }
-        let mut first_back: Option<Unavailable> = None;
-        routes.retain(|(route, upstream)| {
-            let (id, tenant) = (upstream.upstream.id, caller.key.tenant_id);
-            let wait_until = gateway
-                .breakers
-                .wait_until(id, &route.upstream_model, tenant, now.monotonic_ms);
-            let Some(until_ms) = wait_until else {
-                return true;
-            };
-            let back = Unavailable {
-                scope: upstream.scope.scope.clone(),
-                retry_after_ms: until_ms.saturating_sub(now.monotonic_ms),
-            };
-            if first_back
-                .as_ref()
-                .is_none_or(|first| back.retry_after_ms < first.retry_after_ms)
-            {
-                first_back = Some(back);
-            }
-            false
-        });
-        if let Some(first_back) = first_back.filter(|_| routes.is_empty()) {
+        let tenant = caller.key.tenant_id;
+        let (mut routes, shut): (Vec<Way>, Vec<Way>) = routes
+            .into_iter()
+            .partition(|way| shut_ms(gateway, tenant, way, now) == 0);
+        if routes.is_empty()
+            && let Some(first_back) = first_back(gateway, tenant, &shut, now)
+        {
             return Err(Refusal::unavailable(first_back, gateway.random_unit()));
         }
         put_in_order(&mut routes, gateway.random_u64());
@@ -132,6 +120,11 @@ impl Case {
             time_zone: self.time_zone,
             rehearsal_percent: self.rehearsal_percent,
         }
+    }
+
+    /// Which of its ways is tried first again, and when; `None` where one is open.
+    pub(crate) fn first_back(&self, gateway: &Gateway, tenant: TenantId, now: Now) -> Option<Unavailable> {
+        first_back(gateway, tenant, &self.routes, now)
     }
 
     /// Whether it needs what others wait for.
@@ -284,7 +277,7 @@ pub(crate) fn model(caller: &Caller, name: &str) -> Result<Arc<ModelPolicy>, Ref
 
 /// Routes whose upstream is there and enabled, speaks what the caller speaks, and whose credential, should it want one,
 /// can be opened.
-fn configured_routes(caller: &Caller, model: &ModelPolicy) -> Vec<(Route, Arc<UpstreamPolicy>)> {
+fn configured_routes(caller: &Caller, model: &ModelPolicy) -> Vec<Way> {
     let routes = model.model.routes.iter().filter_map(|route| {
         let entry = caller.policy.find_upstream(route.upstream_id)?;
         let has_credential = entry.credential.is_some() || entry.upstream.credential_sealed.is_none();
@@ -292,6 +285,22 @@ fn configured_routes(caller: &Caller, model: &ModelPolicy) -> Vec<(Route, Arc<Up
         is_usable.then(|| (route.clone(), Arc::clone(entry)))
     });
     routes.collect()
+}
+
+/// For how long the breakers let no request of this tenant go this way, in milliseconds; 0 where they let it.
+pub(crate) fn shut_ms(gateway: &Gateway, tenant: TenantId, (route, upstream): &Way, now: Now) -> u64 {
+    let (id, now_ms) = (upstream.upstream.id, now.monotonic_ms);
+    let until_ms = gateway.breakers.wait_until(id, &route.upstream_model, tenant, now_ms);
+    until_ms.map_or(0, |until_ms| until_ms.saturating_sub(now_ms).max(1))
+}
+
+fn first_back(gateway: &Gateway, tenant: TenantId, ways: &[Way], now: Now) -> Option<Unavailable> {
+    let waits = ways.iter().map(|way| (shut_ms(gateway, tenant, way, now), way));
+    let (retry_after_ms, (_, upstream)) = waits.min_by_key(|(shut_ms, _)| *shut_ms)?;
+    (retry_after_ms > 0).then(|| Unavailable {
+        scope: upstream.scope.scope.clone(),
+        retry_after_ms,
+    })
 }
 
 /// Puts routes in order: by position, and within one position each place by a draw weighted by share.

@@ -174,29 +174,19 @@ impl Flight {
     /// # Errors
     /// When all are shut.
     pub(crate) fn pass_breakers(&mut self, case: &Case, way: usize, now: Now) -> Result<(), Refusal> {
-        let way = way.min(case.routes.len() - 1);
-        let (route, upstream) = &case.routes[way];
-        let (id, tenant) = (upstream.upstream.id, self.identity.tenant_id);
-        self.watch = None;
-        match self.gateway.watch_upstream(id, &route.upstream_model, tenant) {
-            Ok(watch) => self.watch = Some(watch),
-            Err(until_ms) => {
-                let is_open = |(route, upstream): &(Route, Arc<UpstreamPolicy>)| {
-                    let breakers = &self.gateway.breakers;
-                    let wait =
-                        breakers.wait_until(upstream.upstream.id, &route.upstream_model, tenant, now.monotonic_ms);
-                    wait.is_none()
-                };
-                if !case.routes.iter().any(is_open) {
-                    let unavailable = Unavailable {
-                        scope: upstream.scope.scope.clone(),
-                        retry_after_ms: until_ms.saturating_sub(now.monotonic_ms),
-                    };
-                    return Err(Refusal::unavailable(unavailable, self.gateway.random_unit()));
-                }
-            }
+        let (route, upstream) = &case.routes[way.min(case.routes.len() - 1)];
+        let tenant = self.identity.tenant_id;
+        let watch = self
+            .gateway
+            .watch_upstream(upstream.upstream.id, &route.upstream_model, tenant);
+        self.watch = watch.ok();
+        match case
+            .first_back(&self.gateway, tenant, now)
+            .filter(|_| self.watch.is_none())
+        {
+            Some(first_back) => Err(Refusal::unavailable(first_back, self.gateway.random_unit())),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The leave that was taken at admission, once.

@@ -70,7 +70,9 @@ async fn relay(mut flight: Flight, mut outgoing: Outgoing, mut head: Head) {
         Tried::Failed(Failed::NoAnswer(error)) => return fail(flight, head, error).await,
         Tried::Failed(Failed::Error(parts, told)) => {
             let secrets = Secrets(outgoing.upstream().credential.clone());
-            let shut_ms = tries::least_wait_ms(&flight, &outgoing);
+            let (gateway, tenant) = (&flight.gateway, flight.identity.tenant_id);
+            let first_back = outgoing.case.first_back(gateway, tenant, gateway.clock.now());
+            let shut_ms = first_back.map_or(0, |first_back| first_back.retry_after_ms);
             return pass_error(flight, head, &parts, secrets.cleared(told), shut_ms).await;
         }
     };

@@ -17,6 +17,7 @@ use upstream::breaker::{Failure, FailureKind};
 use upstream::{BACKOFF_MAX_MS, ResponseBody, SendError, backoff_ms};
 
 use super::{Head, Unwanted, read_up_to, while_wanted};
+use crate::case;
 use crate::clock::between_ms;
 use crate::flight::Flight;
 use crate::metrics::{self, Again};
@@ -329,21 +330,10 @@ fn may_pass(flight: &Flight, outgoing: &Outgoing, way: usize) -> bool {
     wait_ms(flight, outgoing, way) == 0
 }
 
-/// For how long the breakers of every route let nobody through, in milliseconds.
-pub(super) fn least_wait_ms(flight: &Flight, outgoing: &Outgoing) -> u64 {
-    let waits = (0..outgoing.case.routes.len()).map(|way| wait_ms(flight, outgoing, way));
-    waits.min().unwrap_or(0)
-}
-
-/// For how long the breakers of this route let nobody through, in milliseconds.
+/// For how long the breakers let nobody of the tenant through on this route, in milliseconds.
 fn wait_ms(flight: &Flight, outgoing: &Outgoing, way: usize) -> u64 {
-    let (route, upstream) = &outgoing.case.routes[way];
     let (gateway, tenant) = (&flight.gateway, flight.identity.tenant_id);
-    let now_ms = gateway.clock.now().monotonic_ms;
-    let until_ms = gateway
-        .breakers
-        .wait_until(upstream.upstream.id, &route.upstream_model, tenant, now_ms);
-    until_ms.map_or(0, |until_ms| until_ms.saturating_sub(now_ms).max(1))
+    case::shut_ms(gateway, tenant, &outgoing.case.routes[way], gateway.clock.now())
 }
 
 /// Makes the request go this way, if the breakers let it and the account has room.
