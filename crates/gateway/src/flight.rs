@@ -12,7 +12,6 @@ use domain::ledger::{
     Attempt, HoldRecord, Identity, JournalRecord, Outcome, Rejection, Settlement, USER_AGENT_CHARS_MAX,
 };
 use domain::money::Nanos;
-use domain::policy::Route;
 use domain::refusals::RefusalCode;
 use domain::usage::{TokenUsage, UsageSource};
 use http::HeaderMap;
@@ -24,9 +23,8 @@ use crate::authenticate::Caller;
 use crate::case::Case;
 use crate::clock::between_ms;
 use crate::metrics;
-use crate::policy::UpstreamPolicy;
 use crate::pricing::Pricing;
-use crate::refusal::{Refusal, Unavailable};
+use crate::refusal::Refusal;
 use crate::upstream_health::Watch;
 
 /// The receipt of one request. Not ending it is a bug that its drop makes good.
@@ -180,13 +178,12 @@ impl Flight {
             .gateway
             .watch_upstream(upstream.upstream.id, &route.upstream_model, tenant);
         self.watch = watch.ok();
-        match case
-            .first_back(&self.gateway, tenant, now)
-            .filter(|_| self.watch.is_none())
+        if self.watch.is_none()
+            && let Some(first_back) = case.first_back(&self.gateway, tenant, now)
         {
-            Some(first_back) => Err(Refusal::unavailable(first_back, self.gateway.random_unit())),
-            None => Ok(()),
+            return Err(Refusal::unavailable(first_back, self.gateway.random_unit()));
         }
+        Ok(())
     }
 
     /// The leave that was taken at admission, once.
