@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
 use axum::response::Response;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use domain::ids::RequestId;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use protocol::sse::data_event;
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -20,7 +21,7 @@ use crate::asked::Asked;
 use crate::flight::Flight;
 use crate::relay::ANSWER_BYTES_MAX;
 use crate::waiting::Waiting;
-use crate::{error, pipeline};
+use crate::{Gateway, error, pipeline};
 
 /// How often a waiting caller hears how many wait, in milliseconds. The first time at once.
 const COMMENT_INTERVAL_MS: u64 = 1_000;
@@ -35,11 +36,9 @@ impl Drop for Work {
     }
 }
 
-type Depth = Box<dyn Fn() -> usize + Send + Sync>;
-
 /// Where such an answer stands.
 enum Stage {
-    Waiting(RequestId, Work, Depth, Interval),
+    Waiting(RequestId, Work, Arc<Gateway>, Interval),
     Passing(BodyDataStream),
     Over,
 }
@@ -47,10 +46,9 @@ enum Stage {
 /// Begins the answer; it goes on as the caller reads it, and all ends when the caller leaves.
 pub(crate) fn answer(flight: Flight, asked: Asked, waiting: Waiting) -> Response {
     let id = flight.id();
-    let depth = waiting.depth_later();
     let gateway = Arc::clone(&flight.gateway);
     let work = Work(gateway.tasks.spawn(pipeline::wait(flight, asked, waiting)));
-    let mut response = Response::new(body(id, work, depth));
+    let mut response = Response::new(body(id, work, gateway));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -58,10 +56,10 @@ pub(crate) fn answer(flight: Flight, asked: Asked, waiting: Waiting) -> Response
     response
 }
 
-fn body(id: RequestId, work: Work, depth: Depth) -> Body {
+fn body(id: RequestId, work: Work, gateway: Arc<Gateway>) -> Body {
     let mut ticks = interval(Duration::from_millis(COMMENT_INTERVAL_MS));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    Body::from_stream(stream::unfold(Stage::Waiting(id, work, depth, ticks), next))
+    Body::from_stream(stream::unfold(Stage::Waiting(id, work, gateway, ticks), next))
 }
 
 type Piece = Result<Bytes, axum::Error>;
@@ -70,14 +68,14 @@ async fn next(stage: Stage) -> Option<(Piece, Stage)> {
     let mut passing = match stage {
         Stage::Over => return None,
         Stage::Passing(passing) => passing,
-        Stage::Waiting(id, mut work, depth, mut ticks) => {
+        Stage::Waiting(id, mut work, gateway, mut ticks) => {
             let response = tokio::select! {
                 biased;
                 // It panicked; its flight has booked that.
                 response = &mut work.0 => response.unwrap_or_else(|_| error::gateway(id)),
                 _ = ticks.tick() => {
-                    let comment = format!(": queued {}\n\n", depth());
-                    return Some((Ok(comment.into()), Stage::Waiting(id, work, depth, ticks)));
+                    let comment = format!(": queued {}\n\n", gateway.queue.depth());
+                    return Some((Ok(comment.into()), Stage::Waiting(id, work, gateway, ticks)));
                 }
             };
             // What is no stream is one event: an error, or the answer of a provider that does not stream.
@@ -100,9 +98,5 @@ fn is_stream(response: &Response) -> bool {
 /// What would have been the answer, as an event.
 async fn event(response: Response) -> Piece {
     let json = axum::body::to_bytes(response.into_body(), ANSWER_BYTES_MAX).await?;
-    let mut event = BytesMut::with_capacity(json.len() + 8);
-    event.extend_from_slice(b"data: ");
-    event.extend_from_slice(&json);
-    event.extend_from_slice(b"\n\n");
-    Ok(event.freeze())
+    Ok(data_event(&json))
 }

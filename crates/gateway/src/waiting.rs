@@ -9,13 +9,13 @@ use domain::refusals::RefusalCode;
 use limits::{Denial, Hold, Now};
 
 use crate::asked::{Asked, Judged};
+use crate::case;
 use crate::clock::between_ms;
 use crate::flight::Flight;
 use crate::metrics::{self, QueueResult};
 use crate::pipeline;
 use crate::queue::{Arrival, Blocked, Lane, LaneOf, Place, Turn};
 use crate::refusal::Refusal;
-use crate::{Gateway, case};
 
 /// When a limit is asked again that does not say when it will have room, in milliseconds.
 const UNPREDICTED_MS: u64 = 1_000;
@@ -39,7 +39,6 @@ pub(crate) enum First {
 
 /// A request that waits for room.
 pub(crate) struct Waiting {
-    gateway: Arc<Gateway>,
     place: Place,
     joined: Now,
     record: Record,
@@ -88,7 +87,6 @@ pub(crate) async fn first(flight: &mut Flight, asked: &mut Asked) -> Result<Firs
     let mut record = Record::of(&blocked);
     match gateway.queue.join(arrival, blocked, ends, now) {
         Ok(place) => Ok(First::Waits(Waiting {
-            gateway,
             place,
             joined: now,
             record,
@@ -106,15 +104,16 @@ impl Waiting {
     /// # Errors
     /// When the wait is over, or the request is refused for another reason meanwhile.
     pub(crate) async fn admitted(mut self, flight: &mut Flight, asked: &mut Asked) -> Result<Admitted, Refusal> {
+        let gateway = Arc::clone(&flight.gateway);
         loop {
             let turn = tokio::select! {
                 biased;
-                () = self.gateway.ending.cancelled() => return Err(self.refused(case::stopping())),
+                () = gateway.ending.cancelled() => return Err(self.refused(case::stopping())),
                 turn = self.place.turn() => turn,
             };
-            let now = self.gateway.clock.now();
+            let now = gateway.clock.now();
             let (Turn::Try(gate_priority) | Turn::Last(gate_priority)) = turn;
-            let ends = self.gateway.queue.ends();
+            let ends = gateway.queue.ends();
             let (blocked, refusal) = match self.try_again(flight, asked, gate_priority, now).await {
                 Ok(admitted) => {
                     self.record.result = QueueResult::Admitted;
@@ -135,12 +134,6 @@ impl Waiting {
                 (None, _) => return Err(self.refused(refusal)),
             }
         }
-    }
-
-    /// Tells how many wait at this gateway, whenever it is asked.
-    pub(crate) fn depth_later(&self) -> Box<dyn Fn() -> usize + Send + Sync> {
-        let gateway = Arc::clone(&self.gateway);
-        Box::new(move || gateway.queue.depth())
     }
 
     async fn try_again(

@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use domain::refusals::RefusalCode;
 use serde::Serialize;
+
+use crate::sse::data_event;
 
 /// How much of an upstream's error body is read, in bytes.
 pub const UPSTREAM_ERROR_BYTES_MAX: usize = 64 * 1024;
@@ -93,12 +95,7 @@ impl ErrorBody {
 
     /// The same as an event, for a stream that has begun.
     pub fn to_sse_event(&self) -> Bytes {
-        let json = self.to_json();
-        let mut event = BytesMut::with_capacity(json.len() + 8);
-        event.put_slice(b"data: ");
-        event.put_slice(&json);
-        event.put_slice(b"\n\n");
-        event.freeze()
+        data_event(&self.to_json())
     }
 }
 

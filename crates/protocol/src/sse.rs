@@ -10,6 +10,18 @@ pub const EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
+/// An event with this data: a line of it for each of the data's, so that a reader puts them together again.
+pub fn data_event(data: &[u8]) -> Bytes {
+    let mut event = BytesMut::with_capacity(data.len() + 8);
+    for line in data.split(|byte| *byte == b'\n') {
+        event.extend_from_slice(b"data: ");
+        event.extend_from_slice(line.strip_suffix(b"\r").unwrap_or(line));
+        event.extend_from_slice(b"\n");
+    }
+    event.extend_from_slice(b"\n");
+    event.freeze()
+}
+
 /// An event is longer than [`EVENT_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event of the stream is longer than {EVENT_BYTES_MAX} bytes")]

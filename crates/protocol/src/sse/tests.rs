@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::{EVENT_BYTES_MAX, EventTooLong, SseEvent, SseFramer};
+use super::{EVENT_BYTES_MAX, EventTooLong, SseEvent, SseFramer, data_event};
 
 /// Frames `input` in chunks that end at `cuts`; checks that nothing is lost, and returns the events that have a name or
 /// data, as a browser would dispatch them.
@@ -30,6 +30,13 @@ fn events(input: &[u8], cuts: impl IntoIterator<Item = usize>) -> Vec<(Option<By
 
 fn data(input: &[u8]) -> Vec<Bytes> {
     events(input, []).into_iter().filter_map(|(_, data)| data).collect()
+}
+
+#[test]
+fn data_of_several_lines_is_one_event_that_reads_back() {
+    assert_eq!(data_event(b"{}"), Bytes::from_static(b"data: {}\n\n"));
+    let pretty = b"{\r\n  \"a\": 1\r\n}";
+    assert_eq!(data(&data_event(pretty)), [Bytes::from_static(b"{\n  \"a\": 1\n}")]);
 }
 
 /// For any input: every split into two, and byte by byte.
