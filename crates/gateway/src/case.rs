@@ -35,7 +35,7 @@ pub(crate) struct Case {
     priority: Priority,
     estimate: Estimate,
     /// The nodes it counts in, in the order of the tree.
-    pub(crate) scopes: Vec<ScopeLimits>,
+    pub(crate) scopes: Arc<[ScopeLimits]>,
     /// Ways to serve it, in the order of preference; never empty.
     pub(crate) routes: Vec<Way>,
     /// What its gates are judged by.
@@ -87,7 +87,7 @@ impl Case {
             .collect();
         let policy = &caller.policy;
         Ok(Self {
-            scopes: policy.scopes(&caller.key, &caller.tenant, user, model),
+            scopes: policy.scopes(&caller.key, &caller.tenant, user, model).into(),
             model: Arc::clone(model),
             priority,
             gate_priority: priority,

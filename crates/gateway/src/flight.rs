@@ -52,7 +52,7 @@ pub(crate) struct Flight {
 struct Admitted {
     hold: Hold,
     /// The nodes it counts in.
-    scopes: Vec<ScopeLimits>,
+    scopes: Arc<[ScopeLimits]>,
     at: Now,
     pricing: Pricing,
     queue_ms: i64,
@@ -206,7 +206,7 @@ impl Flight {
     pub(crate) fn board(
         &mut self,
         hold: Hold,
-        scopes: Vec<ScopeLimits>,
+        scopes: Arc<[ScopeLimits]>,
         pricing: Pricing,
         upstream: (UpstreamId, String),
         at: Now,
@@ -370,16 +370,12 @@ impl Flight {
     /// Ends it with what it used: counters, budgets and journal. Done before the caller sees the end of the answer, so
     /// that its next request finds the room.
     pub(crate) async fn settle(mut self, ending: Ending) {
-        if let Some(Booked {
-            hold,
-            actual,
-            seq,
-            now,
-            freed,
-        }) = self.book(ending)
-        {
+        if let Some(booked) = self.book(ending) {
+            let Booked {
+                hold, actual, seq, now, ..
+            } = booked;
             hold.settle(actual, seq, now).await;
-            freed.tell(&self.gateway, now);
+            booked.freed.tell(&self.gateway, now);
         }
     }
 
@@ -483,7 +479,7 @@ struct Booked {
 
 /// Where a request that has ended gave something back.
 struct Freed {
-    scopes: Vec<ScopeLimits>,
+    scopes: Arc<[ScopeLimits]>,
     upstream_id: Option<UpstreamId>,
 }
 
@@ -524,16 +520,12 @@ impl Drop for Flight {
             } else {
                 Ending::unused(outcome)
             };
-            if let Some(Booked {
-                hold,
-                actual,
-                seq,
-                now,
-                freed,
-            }) = self.book(ending)
-            {
+            if let Some(booked) = self.book(ending) {
+                let Booked {
+                    hold, actual, seq, now, ..
+                } = booked;
                 hold.settle_later(actual, seq, now);
-                freed.tell(&self.gateway, now);
+                booked.freed.tell(&self.gateway, now);
             }
         }
         self.gateway.flights.ended();

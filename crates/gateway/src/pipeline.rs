@@ -148,7 +148,7 @@ pub(crate) fn board(
         seconds_cap(&case.scopes, &model.model.name, flight.identity.priority).map(|seconds| seconds * 1_000);
     let boarded = flight.board(
         hold,
-        case.scopes.clone(),
+        Arc::clone(&case.scopes),
         judged.pricing,
         (upstream, upstream_model),
         at,
