@@ -1,17 +1,11 @@
 //! What callers are told when there is no room: codes, statuses, headers and words, each refusal of the table in turn.
 
-use chrono::Utc;
-use control::keys::{Expiry, KeyDraft, KeyOwner};
 use control::limits::{LimitDraft, NodeLimits};
-use domain::ids::TenantId;
-use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Gates, Mode, Scope, Target};
+use domain::limits::{Dimension, Gates, Scope, Target};
 use domain::money::Nanos;
-use domain::periods::Period;
 use domain::priority::Priority;
 use test_support::http::Answer;
-use test_support::tollgate::{CHAT_PATH, MODEL, Tollgate, chat_body};
-use tokio::spawn;
-use tokio::task::JoinHandle;
+use test_support::tollgate::{MODEL, Tollgate, limit};
 
 /// What a refusal has to say.
 struct Told<'a> {
@@ -51,55 +45,6 @@ fn check(answer: &Answer, told: &Told<'_>) {
     assert_eq!(answer.header("x-ratelimit-queue-depth"), "0");
 }
 
-fn limit(dimension: Dimension, value: u64) -> LimitDraft {
-    LimitDraft {
-        dimension,
-        value,
-        window_seconds: DEFAULT_WINDOW_SECONDS,
-        burst: None,
-        period: Period::Month,
-        model: None,
-        priority: None,
-        mode: Mode::Enforce,
-        gates: None,
-    }
-}
-
-async fn set(tollgate: &Tollgate, scope: Scope, limit: LimitDraft) {
-    let control = tollgate.control();
-    control
-        .set_limit(&tollgate.actor(), &Target::Node(scope), 0, &limit, Utc::now())
-        .await
-        .expect("a limit");
-    tollgate.in_force().await;
-}
-
-async fn issue(tollgate: &Tollgate, tenant: TenantId, priority: Priority) -> String {
-    let draft = KeyDraft {
-        name: priority.as_str().into(),
-        priority,
-        allowed_models: None,
-        may_name_users: true,
-        degrades: false,
-        expiry: Expiry::Never,
-    };
-    let control = tollgate.control();
-    let issued = control
-        .issue_key(&tollgate.actor(), tenant, KeyOwner::Service, &draft, Utc::now())
-        .await
-        .expect("a key");
-    tollgate.in_force().await;
-    issued.text.reveal().to_owned()
-}
-
-async fn park(tollgate: &Tollgate, key: &str) -> JoinHandle<Answer> {
-    tollgate.simulator.hold();
-    let (browser, key) = (tollgate.browser(), key.to_owned());
-    let parked = spawn(async move { browser.post_json(CHAT_PATH, &key, &chat_body("Hello.")).await });
-    tollgate.simulator.wait_parked(1).await;
-    parked
-}
-
 #[tokio::test]
 async fn a_limit_of_ones_own_says_so_and_a_shared_one_says_that_the_service_is_busy() {
     let tollgate = Tollgate::start().await;
@@ -123,7 +68,7 @@ async fn a_limit_of_ones_own_says_so_and_a_shared_one_says_that_the_service_is_b
         ..NodeLimits::default()
     };
     let (_, key) = tollgate.named_tenant_with_key("Own places", own).await;
-    let parked = park(&tollgate, &key).await;
+    let parked = tollgate.park(&key).await;
     let told = Told {
         code: "concurrency_limit_exceeded",
         status: 429,
@@ -133,7 +78,13 @@ async fn a_limit_of_ones_own_says_so_and_a_shared_one_says_that_the_service_is_b
     };
     check(&tollgate.chat(&key, "Hello.").await, &told);
 
-    set(&tollgate, Scope::Model(MODEL.into()), limit(Dimension::Concurrency, 1)).await;
+    tollgate
+        .set_limit(
+            Target::Node(Scope::Model(MODEL.into())),
+            0,
+            &limit(Dimension::Concurrency, 1),
+        )
+        .await;
     let (_, key) = tollgate.named_tenant_with_key("Busy", NodeLimits::default()).await;
     let told = Told {
         code: "concurrency_limit_exceeded",
@@ -143,10 +94,7 @@ async fn a_limit_of_ones_own_says_so_and_a_shared_one_says_that_the_service_is_b
         is_retryable: true,
     };
     // Whoever was in flight when the limit came does not count in it: the next one takes the place.
-    let second = {
-        let (browser, key) = (tollgate.browser(), key.clone());
-        spawn(async move { browser.post_json(CHAT_PATH, &key, &chat_body("Hello.")).await })
-    };
+    let second = tollgate.chat_beside(&key);
     tollgate.simulator.wait_parked(2).await;
     check(&tollgate.chat(&key, "Hello.").await, &told);
     tollgate.simulator.release_all();
@@ -161,7 +109,9 @@ async fn the_account_at_a_provider_is_named_without_its_id() {
     let (_, key) = tollgate.tenant_with_key(NodeLimits::default()).await;
     let policy = tollgate.running.gateway.policy().expect("a policy");
     let route = policy.find_model(MODEL).expect("the model").model.routes[0].upstream_id;
-    set(&tollgate, Scope::Upstream(route), limit(Dimension::Requests, 1)).await;
+    tollgate
+        .set_limit(Target::Node(Scope::Upstream(route)), 0, &limit(Dimension::Requests, 1))
+        .await;
     assert_eq!(tollgate.chat(&key, "Hello.").await.status, 200);
     let refused = tollgate.chat(&key, "Hello.").await;
     let told = Told {
@@ -186,11 +136,11 @@ async fn gates_hold_back_who_is_below_them() {
         }),
         ..limit(Dimension::Requests, 10)
     };
-    set(&tollgate, Scope::Global, gated).await;
+    tollgate.set_limit(Target::Node(Scope::Global), 0, &gated).await;
     let tenant = tollgate.tenant("Tenant", NodeLimits::default()).await;
-    let low = issue(&tollgate, tenant, Priority::Low).await;
-    let ordinary = issue(&tollgate, tenant, Priority::Default).await;
-    let high = issue(&tollgate, tenant, Priority::High).await;
+    let low = tollgate.key_at(tenant, Priority::Low).await;
+    let ordinary = tollgate.key_at(tenant, Priority::Default).await;
+    let high = tollgate.key_at(tenant, Priority::High).await;
     let told = Told {
         code: "priority_gated",
         status: 429,
@@ -232,7 +182,7 @@ async fn a_budget_says_whether_it_is_spent_or_held_and_a_request_whether_it_is_t
         ..NodeLimits::default()
     };
     let (_, key) = tollgate.named_tenant_with_key("Held", held).await;
-    let parked = park(&tollgate, &key).await;
+    let parked = tollgate.park(&key).await;
     let told = Told {
         code: "budget_held",
         status: 429,

@@ -12,10 +12,9 @@ use control::rows::EntryFilter;
 use control::{Actor, ControlError};
 use domain::ids::{KeyId, TenantId};
 use domain::ledger::Rejection;
-use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Gates, Mode, Scope, Target};
+use domain::limits::{Dimension, Gates, Mode, Scope, Target};
 use domain::money::Nanos;
 use domain::people::Role;
-use domain::periods::Period;
 use domain::policy::{Encoding, Route};
 use domain::prices::Rates;
 use domain::priority::Priority;
@@ -32,17 +31,7 @@ const OUTPUT_CAP: u64 = 50;
 const EXPLANATIONS: usize = 20;
 
 fn requests(value: u64) -> LimitDraft {
-    LimitDraft {
-        dimension: Dimension::Requests,
-        value,
-        window_seconds: DEFAULT_WINDOW_SECONDS,
-        burst: None,
-        period: Period::Month,
-        model: None,
-        priority: None,
-        mode: Mode::Enforce,
-        gates: None,
-    }
+    test_support::tollgate::limit(Dimension::Requests, value)
 }
 
 async fn limit(tollgate: &Tollgate, target: Target, draft: &LimitDraft) {

@@ -114,6 +114,13 @@ async fn lapse(sql: &mut PgConnection) {
     assert_eq!(done.rows_affected(), 1);
 }
 
+/// Lets so much time pass that jobs run, and so many of them be parked at the provider.
+async fn park_jobs(tollgate: &Tollgate, ms: u32, count: u64) {
+    tollgate.simulator.hold();
+    tollgate.clock.skip(ms);
+    tollgate.simulator.wait_parked(count).await;
+}
+
 #[tokio::test]
 async fn a_request_without_room_becomes_a_job_and_is_answered_later() {
     let tollgate = Tollgate::start().await;
@@ -280,9 +287,7 @@ async fn a_job_that_runs_is_called_off_with_its_run() {
     let (_, key) = busy_tenant(&tollgate, "Tenant").await;
     let browser = tollgate.browser();
     let id = make_job(&browser, &key, "Why?").await;
-    tollgate.simulator.hold();
-    tollgate.clock.skip(MINUTE_AND_MORE_MS);
-    tollgate.simulator.wait_parked(1).await;
+    park_jobs(&tollgate, MINUTE_AND_MORE_MS, 1).await;
     assert_eq!(job(&browser, &key, &id).await["status"], "running");
     assert_eq!(tollgate.running.gateway.status().jobs_running, 1);
 
@@ -374,9 +379,7 @@ async fn the_jobs_of_one_tenant_do_not_starve_anothers() {
         make_job(&browser, &many, &format!("Number {number}")).await;
     }
     let last = make_job(&browser, &one, "The last of all").await;
-    tollgate.simulator.hold();
-    tollgate.clock.skip(2 * MINUTE_AND_MORE_MS);
-    tollgate.simulator.wait_parked(room).await;
+    park_jobs(&tollgate, 2 * MINUTE_AND_MORE_MS, room).await;
     assert_eq!(job(&browser, &one, &last).await["status"], "running");
     tollgate.simulator.release_all();
     stands(&browser, &one, &last, "completed").await;
@@ -391,9 +394,7 @@ async fn a_gateway_that_is_killed_leaves_its_job_to_another() {
     let browser = tollgate.browser();
     let id = make_job(&browser, &key, "Why?").await;
     let mortal = tollgate.mortal("mortal").await;
-    tollgate.simulator.hold();
-    tollgate.clock.skip(MINUTE_AND_MORE_MS);
-    tollgate.simulator.wait_parked(1).await;
+    park_jobs(&tollgate, MINUTE_AND_MORE_MS, 1).await;
     mortal.kill();
     assert_eq!(job(&browser, &key, &id).await["status"], "running");
 
@@ -415,9 +416,7 @@ async fn the_late_result_of_a_lost_claim_is_not_taken() {
     let (_, key) = busy_tenant(&tollgate, "Tenant").await;
     let browser = tollgate.browser();
     let id = make_job(&browser, &key, "Why?").await;
-    tollgate.simulator.hold();
-    tollgate.clock.skip(MINUTE_AND_MORE_MS);
-    tollgate.simulator.wait_parked(1).await;
+    park_jobs(&tollgate, MINUTE_AND_MORE_MS, 1).await;
     let mut sql = tollgate.sql().await;
     sqlx::query("update jobs set claim_token = gen_random_uuid(), claim_instance = 'another', heartbeat_at = now()")
         .execute(&mut sql)
@@ -450,9 +449,7 @@ async fn jobs_survive_a_restart_of_every_gateway() {
     let id = make_job(&browser, &key, "Why?").await;
     // One waits for room when everything stops.
     let tollgate = tollgate.restart().await;
-    tollgate.simulator.hold();
-    tollgate.clock.skip(MINUTE_AND_MORE_MS);
-    tollgate.simulator.wait_parked(1).await;
+    park_jobs(&tollgate, MINUTE_AND_MORE_MS, 1).await;
     // And it is at the provider when everything stops again: for longer than the grace.
     let tollgate = tollgate.restart().await;
     tollgate.simulator.release_all();

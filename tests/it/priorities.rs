@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use chrono::Duration;
-use control::keys::{Expiry, KeyDraft, KeyOwner};
 use control::limits::{LimitDraft, NodeLimits};
 use domain::ids::TenantId;
 use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Gates, Mode, Scope, Target};
@@ -21,19 +20,7 @@ const BY_KEY: [&str; 4] = ["Key", "Set to", "Requests", "Gated"];
 const EARLY: [&str; 4] = ["Key", "Refused", "Too early", "Tried before, at most"];
 
 async fn issue(tollgate: &Tollgate, tenant: TenantId, name: &str, priority: Priority) -> String {
-    let draft = KeyDraft {
-        name: name.into(),
-        priority,
-        allowed_models: None,
-        may_name_users: true,
-        degrades: false,
-        expiry: Expiry::Never,
-    };
-    let issued = tollgate
-        .control()
-        .issue_key(&tollgate.actor(), tenant, KeyOwner::Service, &draft, chrono::Utc::now())
-        .await
-        .expect("a key");
+    let issued = tollgate.issue_at(tenant, name, priority).await;
     tollgate.in_force().await;
     issued.text.reveal().to_owned()
 }

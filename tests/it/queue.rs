@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::Utc;
-use control::keys::{Expiry, KeyDraft, KeyOwner};
 use control::limits::{LimitDraft, NodeLimits};
-use domain::ids::TenantId;
-use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Gates, Mode, Scope, Target};
-use domain::periods::Period;
+use domain::limits::{Dimension, Gates, Scope, Target};
 use domain::prices::Rates;
 use domain::priority::Priority;
 use futures_util::future::join_all;
@@ -18,8 +15,7 @@ use http::Method;
 use sqlx::Row as _;
 use test_redis::RedisServer;
 use test_support::fleet::until;
-use test_support::http::Answer;
-use test_support::tollgate::{CHAT_PATH, MODEL, Options, Tollgate, chat_body};
+use test_support::tollgate::{CHAT_PATH, MODEL, Options, Tollgate, chat_body, limit};
 use tokio::spawn;
 use tokio::task::JoinHandle;
 
@@ -44,54 +40,9 @@ fn one_at_once() -> NodeLimits {
     }
 }
 
-async fn issue(tollgate: &Tollgate, tenant: TenantId, priority: Priority) -> String {
-    let draft = KeyDraft {
-        name: priority.as_str().into(),
-        priority,
-        allowed_models: None,
-        may_name_users: true,
-        degrades: false,
-        expiry: Expiry::Never,
-    };
-    let control = tollgate.control();
-    let issued = control
-        .issue_key(&tollgate.actor(), tenant, KeyOwner::Service, &draft, Utc::now())
-        .await
-        .expect("a key");
-    tollgate.in_force().await;
-    issued.text.reveal().to_owned()
-}
-
-fn limit(dimension: Dimension, value: u64) -> LimitDraft {
-    LimitDraft {
-        dimension,
-        value,
-        window_seconds: DEFAULT_WINDOW_SECONDS,
-        burst: None,
-        period: Period::Month,
-        model: None,
-        priority: None,
-        mode: Mode::Enforce,
-        gates: None,
-    }
-}
-
 /// Sets a limit of the whole installation, of which there was version `version`.
 async fn set_global(tollgate: &Tollgate, version: i64, limit: LimitDraft) -> i64 {
-    let target = Target::Node(Scope::Global);
-    let control = tollgate.control();
-    let version = control
-        .set_limit(&tollgate.actor(), &target, version, &limit, Utc::now())
-        .await
-        .expect("a limit");
-    tollgate.in_force().await;
-    version
-}
-
-/// A request on a task of its own.
-fn chat(tollgate: &Tollgate, key: &str) -> JoinHandle<Answer> {
-    let (browser, key) = (tollgate.browser(), key.to_owned());
-    spawn(async move { browser.post_json(CHAT_PATH, &key, &chat_body("Hello.")).await })
+    tollgate.set_limit(Target::Node(Scope::Global), version, &limit).await
 }
 
 /// Waits until so many wait.
@@ -99,20 +50,12 @@ async fn waiting(tollgate: &Tollgate, count: usize) {
     until("so many wait", async || tollgate.running.gateway.waiting() == count).await;
 }
 
-/// Parks one request at the provider, which fills what has one place.
-async fn park(tollgate: &Tollgate, key: &str) -> JoinHandle<Answer> {
-    tollgate.simulator.hold();
-    let parked = chat(tollgate, key);
-    tollgate.simulator.wait_parked(1).await;
-    parked
-}
-
 #[tokio::test]
 async fn a_request_waits_for_its_place_and_has_it_as_soon_as_another_ends() {
     let tollgate = start(QUEUE).await;
     let (_, key) = tollgate.tenant_with_key(one_at_once()).await;
-    let first = park(&tollgate, &key).await;
-    let second = chat(&tollgate, &key);
+    let first = tollgate.park(&key).await;
+    let second = tollgate.chat_beside(&key);
     waiting(&tollgate, 1).await;
     let models = tollgate.browser().get("/v1/models").await;
     assert_eq!(models.header("x-ratelimit-queue-depth"), "1");
@@ -143,7 +86,7 @@ async fn whoever_waits_in_vain_is_told_what_for() {
     })
     .await;
     let (_, key) = tollgate.tenant_with_key(one_at_once()).await;
-    let first = park(&tollgate, &key).await;
+    let first = tollgate.park(&key).await;
     let refused = tollgate.chat(&key, "Hello.").await;
     assert_eq!(
         (refused.status.as_u16(), refused.code().as_str()),
@@ -179,8 +122,8 @@ async fn whoever_waits_in_vain_is_told_what_for() {
 async fn when_no_more_may_wait_the_next_is_told_at_once() {
     let tollgate = start(QueueSettings { places: 1, ..QUEUE }).await;
     let (_, key) = tollgate.tenant_with_key(one_at_once()).await;
-    let first = park(&tollgate, &key).await;
-    let second = chat(&tollgate, &key);
+    let first = tollgate.park(&key).await;
+    let second = tollgate.chat_beside(&key);
     waiting(&tollgate, 1).await;
     let refused = tollgate.chat(&key, "Hello.").await;
     assert_eq!((refused.status.as_u16(), refused.code().as_str()), (503, "queue_full"));
@@ -199,12 +142,12 @@ async fn when_no_more_may_wait_the_next_is_told_at_once() {
 async fn a_caller_who_leaves_gives_its_place_away_at_once() {
     let tollgate = start(QueueSettings { places: 1, ..QUEUE }).await;
     let (_, key) = tollgate.tenant_with_key(one_at_once()).await;
-    let first = park(&tollgate, &key).await;
-    let second = chat(&tollgate, &key);
+    let first = tollgate.park(&key).await;
+    let second = tollgate.chat_beside(&key);
     waiting(&tollgate, 1).await;
     second.abort();
     waiting(&tollgate, 0).await;
-    let third = chat(&tollgate, &key);
+    let third = tollgate.chat_beside(&key);
     waiting(&tollgate, 1).await;
     tollgate.simulator.release_all();
     assert_eq!(first.await.expect("an answer").status, 200);
@@ -246,7 +189,7 @@ async fn whoever_waits_for_time_alone_is_admitted_when_it_has_passed() {
     for _ in 0..2 {
         assert_eq!(tollgate.chat(&key, "Hello.").await.status, 200);
     }
-    let others: Vec<_> = (0..4).map(|_| chat(&tollgate, &key)).collect();
+    let others: Vec<_> = (0..4).map(|_| tollgate.chat_beside(&key)).collect();
     waiting(&tollgate, 4).await;
     tollgate.clock.skip(8_500);
     // Two are admitted at once; the others wait for the next window, which comes too late for them.
@@ -266,10 +209,10 @@ async fn whoever_is_held_up_by_its_own_limit_holds_up_nobody_else() {
     let tollgate = start(QUEUE).await;
     let (_, slow) = tollgate.named_tenant_with_key("Slow", one_at_once()).await;
     let (_, other) = tollgate.named_tenant_with_key("Other", NodeLimits::default()).await;
-    let first = park(&tollgate, &slow).await;
-    let second = chat(&tollgate, &slow);
+    let first = tollgate.park(&slow).await;
+    let second = tollgate.chat_beside(&slow);
     waiting(&tollgate, 1).await;
-    let third = chat(&tollgate, &other);
+    let third = tollgate.chat_beside(&other);
     tollgate.simulator.wait_parked(2).await;
     assert_eq!(tollgate.running.gateway.waiting(), 1);
     tollgate.simulator.release_all();
@@ -286,12 +229,12 @@ async fn the_highest_class_is_served_first() {
     let order = [Priority::Low, Priority::Default, Priority::Critical, Priority::High];
     let mut keys = Vec::new();
     for priority in order {
-        keys.push(issue(&tollgate, tenant, priority).await);
+        keys.push(tollgate.key_at(tenant, priority).await);
     }
-    let first = park(&tollgate, &keys[0]).await;
+    let first = tollgate.park(&keys[0]).await;
     let mut others = Vec::new();
     for (number, key) in keys.iter().enumerate() {
-        others.push(chat(&tollgate, key));
+        others.push(tollgate.chat_beside(key));
         waiting(&tollgate, number + 1).await;
     }
     tollgate.simulator.release_all();
@@ -320,9 +263,9 @@ async fn a_flood_of_high_does_not_keep_low_waiting_beyond_its_bound() {
     .await;
     set_global(&tollgate, 0, limit(Dimension::Concurrency, 1)).await;
     let tenant = tollgate.tenant("Flood", NodeLimits::default()).await;
-    let high = issue(&tollgate, tenant, Priority::High).await;
+    let high = tollgate.key_at(tenant, Priority::High).await;
     let modest = tollgate.tenant("Modest", NodeLimits::default()).await;
-    let low = issue(&tollgate, modest, Priority::Low).await;
+    let low = tollgate.key_at(modest, Priority::Low).await;
     // Thirty callers who come back at once, as long as the low one waits.
     let flood: Vec<_> = (0..30)
         .map(|_| {
@@ -362,10 +305,10 @@ async fn after_half_of_its_wait_a_gate_judges_it_a_class_higher() {
     };
     set_global(&tollgate, 0, gated).await;
     let tenant = tollgate.tenant("Tenant", NodeLimits::default()).await;
-    let low = issue(&tollgate, tenant, Priority::Low).await;
-    let ordinary = issue(&tollgate, tenant, Priority::Default).await;
+    let low = tollgate.key_at(tenant, Priority::Low).await;
+    let ordinary = tollgate.key_at(tenant, Priority::Default).await;
     assert_eq!(tollgate.chat(&low, "Hello.").await.status, 200);
-    let gated = chat(&tollgate, &low);
+    let gated = tollgate.chat_beside(&low);
     waiting(&tollgate, 1).await;
     assert_eq!(tollgate.chat(&ordinary, "Hello.").await.status, 200, "it is not gated");
     assert_eq!(tollgate.running.gateway.waiting(), 1);
@@ -385,8 +328,8 @@ async fn a_raised_limit_lets_those_in_who_wait() {
     let tollgate = start(QUEUE).await;
     let version = set_global(&tollgate, 0, limit(Dimension::Concurrency, 1)).await;
     let (_, key) = tollgate.tenant_with_key(NodeLimits::default()).await;
-    let first = park(&tollgate, &key).await;
-    let second = chat(&tollgate, &key);
+    let first = tollgate.park(&key).await;
+    let second = tollgate.chat_beside(&key);
     waiting(&tollgate, 1).await;
     set_global(&tollgate, version, limit(Dimension::Concurrency, 2)).await;
     tollgate.simulator.wait_parked(2).await;
@@ -401,8 +344,8 @@ async fn a_key_that_is_revoked_while_it_waits_is_refused() {
     let tenant = tollgate.tenant("Tenant", one_at_once()).await;
     let (one, other) = (tollgate.issue(tenant).await, tollgate.issue(tenant).await);
     tollgate.in_force().await;
-    let first = park(&tollgate, one.text.reveal()).await;
-    let second = chat(&tollgate, other.text.reveal());
+    let first = tollgate.park(one.text.reveal()).await;
+    let second = tollgate.chat_beside(other.text.reveal());
     waiting(&tollgate, 1).await;
     let control = tollgate.control();
     control
@@ -422,12 +365,12 @@ async fn an_account_without_room_is_waited_for_by_whoever_was_told_and_by_whoeve
     let (_, key) = tollgate.tenant_with_key(NodeLimits::default()).await;
     let script = tollgate.simulator.script(["status=429 retry-after=1"]);
     script.expect("orders");
-    let first = chat(&tollgate, &key);
+    let first = tollgate.chat_beside(&key);
     until("the account cools", async || {
         !tollgate.running.gateway.status().breakers.is_empty()
     })
     .await;
-    let second = chat(&tollgate, &key);
+    let second = tollgate.chat_beside(&key);
     waiting(&tollgate, 1).await;
     for answer in [first, second] {
         let answer = answer.await.expect("an answer");
@@ -466,12 +409,12 @@ async fn a_model_that_is_left_alone_holds_up_no_other_at_the_same_provider() {
     tollgate.in_force().await;
     let script = tollgate.simulator.script(["status=429 retry-after=3"]);
     script.expect("orders");
-    let first = chat(&tollgate, &key);
+    let first = tollgate.chat_beside(&key);
     until("the model cools", async || {
         !tollgate.running.gateway.status().breakers.is_empty()
     })
     .await;
-    let second = chat(&tollgate, &key);
+    let second = tollgate.chat_beside(&key);
     waiting(&tollgate, 1).await;
     let mut body = chat_body("Hello.");
     body["model"] = "other".into();
@@ -500,7 +443,7 @@ async fn a_stream_hears_how_many_wait_and_then_its_answer() {
     let (_, key) = tollgate.tenant_with_key(one_at_once()).await;
     let alone = stream(&tollgate, &key).await.rest().await;
     assert!(!alone.contains("queued"), "it did not wait: {alone}");
-    let first = park(&tollgate, &key).await;
+    let first = tollgate.park(&key).await;
     let mut waits = stream(&tollgate, &key).await;
     assert_eq!(waits.status, 200);
     assert_eq!(waits.headers["content-type"], "text/event-stream");
@@ -532,7 +475,7 @@ async fn a_stream_that_waits_in_vain_ends_with_the_refusal_as_an_event() {
     })
     .await;
     let (_, key) = tollgate.tenant_with_key(one_at_once()).await;
-    let first = park(&tollgate, &key).await;
+    let first = tollgate.park(&key).await;
     let (all, is_whole) = stream(&tollgate, &key).await.to_end().await;
     assert!(is_whole);
     let data = all
@@ -556,7 +499,7 @@ async fn a_stream_that_waits_in_vain_ends_with_the_refusal_as_an_event() {
 async fn a_stream_whose_caller_leaves_while_it_waits_gives_its_place_away() {
     let tollgate = start(QUEUE).await;
     let (_, key) = tollgate.tenant_with_key(one_at_once()).await;
-    let first = park(&tollgate, &key).await;
+    let first = tollgate.park(&key).await;
     let waits = stream(&tollgate, &key).await;
     waiting(&tollgate, 1).await;
     drop(waits);
@@ -580,8 +523,8 @@ async fn those_who_wait_when_the_process_stops_are_told_to_come_back() {
     })
     .await;
     let (_, key) = tollgate.tenant_with_key(one_at_once()).await;
-    let first = park(&tollgate, &key).await;
-    let second = chat(&tollgate, &key);
+    let first = tollgate.park(&key).await;
+    let second = tollgate.chat_beside(&key);
     waiting(&tollgate, 1).await;
     let tollgate = tollgate.restart().await;
     let second = second.await.expect("an answer");
@@ -619,7 +562,7 @@ async fn whoever_waits_for_what_another_gateway_holds_is_admitted_when_it_is_due
     let other = tollgate.another("gateway-2").await;
     let (_, key) = tollgate.tenant_with_key(one_at_once()).await;
     other.running.gateway.refresh_policy().await.expect("the policy");
-    let first = park(&tollgate, &key).await;
+    let first = tollgate.park(&key).await;
     let (browser, of) = (other.browser(), key.clone());
     let second = spawn(async move { browser.post_json(CHAT_PATH, &of, &chat_body("Hello.")).await });
     until("it waits there", async || other.running.gateway.waiting() == 1).await;
@@ -632,8 +575,8 @@ async fn whoever_waits_for_what_another_gateway_holds_is_admitted_when_it_is_due
 async fn the_console_and_the_status_say_who_waits_for_what() {
     let tollgate = start(QUEUE).await;
     let (tenant, key) = tollgate.tenant_with_key(one_at_once()).await;
-    let first = park(&tollgate, &key).await;
-    let second = chat(&tollgate, &key);
+    let first = tollgate.park(&key).await;
+    let second = tollgate.chat_beside(&key);
     waiting(&tollgate, 1).await;
     let queue = tollgate.running.gateway.status().queue;
     assert_eq!((queue.depth, queue.places, queue.timeout_ms), (1, 8, 10_000));
@@ -652,7 +595,7 @@ async fn the_console_and_the_status_say_who_waits_for_what() {
 async fn other_methods_and_paths_never_wait() {
     let tollgate = start(QUEUE).await;
     let (_, key) = tollgate.tenant_with_key(one_at_once()).await;
-    let first = park(&tollgate, &key).await;
+    let first = tollgate.park(&key).await;
     let bearer = format!("Bearer {key}");
     let headers = [("authorization", bearer.as_str())];
     let mut browser = tollgate.browser();

@@ -9,10 +9,9 @@ use control::live::LiveError;
 use control::quota_tree::{NODES_SHOWN_MAX, TreeFilter};
 use control::{Control, ControlError, SystemRandom};
 use domain::ids::TenantId;
-use domain::limits::{Class, DEFAULT_WINDOW_SECONDS, Dimension, Gates, Mode, Scope, Target};
+use domain::limits::{Class, Dimension, Gates, Mode, Scope, Target};
 use domain::money::Nanos;
 use domain::people::Role;
-use domain::periods::Period;
 use domain::priority::Priority;
 use store::sealing::SecretKey;
 use test_support::console::Window;
@@ -38,17 +37,7 @@ fn names(page: &Page) -> Vec<String> {
 }
 
 fn requests(value: u64) -> LimitDraft {
-    LimitDraft {
-        dimension: Dimension::Requests,
-        value,
-        window_seconds: DEFAULT_WINDOW_SECONDS,
-        burst: None,
-        period: Period::Month,
-        model: None,
-        priority: None,
-        mode: Mode::Enforce,
-        gates: None,
-    }
+    test_support::tollgate::limit(Dimension::Requests, value)
 }
 
 async fn limit(tollgate: &Tollgate, target: Target, draft: &LimitDraft) {

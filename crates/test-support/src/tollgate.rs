@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use chrono::Utc;
 use control::keys::{Expiry, IssuedKey, KeyDraft, KeyOwner};
-use control::limits::NodeLimits;
+use control::limits::{LimitDraft, NodeLimits};
 use control::models::ModelDraft;
 use control::prices::PriceDraft;
 use control::tenants::TenantDraft;
 use control::upstreams::{CredentialChange, UpstreamDraft};
 use control::{Actor, Control};
 use domain::ids::{TenantId, UpstreamId};
+use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Mode, Target};
+use domain::periods::Period;
 use domain::policy::{Dialect, Encoding, Route};
 use domain::prices::Rates;
 use domain::priority::Priority;
@@ -25,6 +27,7 @@ use simulator::{Simulator, SimulatorConfig};
 use sqlx::PgConnection;
 use store::sealing::SecretKey;
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 use crate::clock::TestClock;
 use crate::cut::Wire;
@@ -310,9 +313,14 @@ impl Tollgate {
 
     /// Issues an application's key.
     pub async fn issue(&self, tenant: TenantId) -> IssuedKey {
+        self.issue_at(tenant, "application", Priority::Default).await
+    }
+
+    /// The same under a name and at a priority of its own.
+    pub async fn issue_at(&self, tenant: TenantId, name: &str, priority: Priority) -> IssuedKey {
         let draft = KeyDraft {
-            name: "application".into(),
-            priority: Priority::Default,
+            name: name.into(),
+            priority,
             allowed_models: None,
             may_name_users: true,
             degrades: false,
@@ -322,6 +330,27 @@ impl Tollgate {
             .issue_key(&self.actor(), tenant, KeyOwner::Service, &draft, Utc::now())
             .await
             .expect("a key")
+    }
+
+    /// A key of this priority that is in force: its text.
+    pub async fn key_at(&self, tenant: TenantId, priority: Priority) -> String {
+        let issued = self.issue_at(tenant, priority.as_str(), priority).await;
+        self.in_force().await;
+        issued.text.reveal().to_owned()
+    }
+
+    /// Sets a limit that is in force when this returns, where there was version `version`; answers the next one.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub async fn set_limit(&self, target: Target, version: i64, limit: &LimitDraft) -> i64 {
+        let version = self
+            .control()
+            .set_limit(&self.actor(), &target, version, limit, Utc::now())
+            .await
+            .expect("a limit");
+        self.in_force().await;
+        version
     }
 
     /// A tenant with a key that is in force.
@@ -345,6 +374,20 @@ impl Tollgate {
     /// One chat request with this text, whole.
     pub async fn chat(&self, key: &str, text: &str) -> Answer {
         chat(&self.browser(), key, text).await
+    }
+
+    /// One chat request on a task of its own.
+    pub fn chat_beside(&self, key: &str) -> JoinHandle<Answer> {
+        let (browser, key) = (self.browser(), key.to_owned());
+        tokio::spawn(async move { chat(&browser, &key, "Hello.").await })
+    }
+
+    /// Parks one chat request at the provider, which fills what has one place. Others that come are parked, too.
+    pub async fn park(&self, key: &str) -> JoinHandle<Answer> {
+        self.simulator.hold();
+        let parked = self.chat_beside(key);
+        self.simulator.wait_parked(1).await;
+        parked
     }
 
     /// One streamed chat request with this text.
@@ -391,6 +434,21 @@ pub(crate) async fn chat_stream(browser: &Browser, key: &str, text: &str) -> Str
     let mut body = chat_body(text);
     body["stream"] = json!(true);
     browser.stream_json(CHAT_PATH, key, &body).await
+}
+
+/// A limit in enforcement without gates, for every model and priority; a rate in the usual window, a budget a month.
+pub fn limit(dimension: Dimension, value: u64) -> LimitDraft {
+    LimitDraft {
+        dimension,
+        value,
+        window_seconds: DEFAULT_WINDOW_SECONDS,
+        burst: None,
+        period: Period::Month,
+        model: None,
+        priority: None,
+        mode: Mode::Enforce,
+        gates: None,
+    }
 }
 
 /// A chat request for [`MODEL`].
