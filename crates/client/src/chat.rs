@@ -5,8 +5,9 @@ use std::time::Duration;
 use domain::usage::TokenUsage;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use hyper::body::Incoming;
+use protocol::endpoint::Endpoint;
 use protocol::headers::{PREFER, X_TOLLGATE_QUEUE_COMMENTS};
-use protocol::openai_chat::ChatResponse;
+use protocol::usage::AnswerUsage;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -45,7 +46,9 @@ impl ChatAnswer {
         Self {
             text: text(&choice["message"]["content"]).unwrap_or_default(),
             finish_reason: text(&choice["finish_reason"]),
-            usage: ChatResponse::read(body.to_string().as_bytes()).reported.to_usage(),
+            usage: AnswerUsage::read(Endpoint::ChatCompletions, body.to_string().as_bytes())
+                .reported
+                .to_usage(),
             request_id,
             body,
         }

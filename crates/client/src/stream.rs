@@ -7,8 +7,9 @@ use domain::usage::TokenUsage;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use protocol::openai_chat::{EventKind, StreamUsage};
+use protocol::endpoint::Endpoint;
 use protocol::sse::{SseEvent, SseFramer};
+use protocol::usage::{EventKind, StreamUsage};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
@@ -99,7 +100,7 @@ impl ChatStream {
             tries: None,
             framer: SseFramer::new(),
             arrived: VecDeque::new(),
-            seen: StreamUsage::new(),
+            seen: StreamUsage::of(Endpoint::ChatCompletions),
             usage: None,
             headers: HeaderMap::new(),
             request_id: None,
@@ -194,7 +195,7 @@ impl ChatStream {
             return;
         }
         self.framer = SseFramer::new();
-        self.seen = StreamUsage::new();
+        self.seen = StreamUsage::of(Endpoint::ChatCompletions);
         self.last_piece_at = Instant::now();
         self.tries = Some(tries);
         self.source = Source::Body(response.into_body());

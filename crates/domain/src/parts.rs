@@ -53,6 +53,13 @@ pub enum PartKind {
     Text,
     /// A definition that the provider renders into the prompt: a tool, a response format. Its text is JSON.
     Definition,
+    /// Tokens that the caller has made of a text itself.
+    Tokens {
+        /// How many.
+        count: u64,
+    },
+    /// What only the provider can read: reasoning of an earlier answer, encrypted.
+    Opaque,
     /// An image.
     Image {
         /// Whether the caller asked for the provider's small, cheap rendering.

@@ -58,11 +58,21 @@ pub enum RefusalCode {
     BodyTooLarge,
     /// Nothing is served under this path.
     RouteNotFound,
+    /// A provider's call that is not metered here, and therefore closed.
+    UnmeteredRoute,
+    /// A request with the same idempotency key is running.
+    IdempotencyInProgress,
+    /// The idempotency key was used for another body.
+    IdempotencyKeyReused,
+    /// It ran under this idempotency key before, and its answer is not kept.
+    IdempotencyAnswerLost,
+    /// It ran under this idempotency key before, and its answer was given again.
+    Replayed,
 }
 
 impl RefusalCode {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 28] = [
         Self::RateLimitExceeded,
         Self::ConcurrencyLimitExceeded,
         Self::PriorityGated,
@@ -86,6 +96,11 @@ impl RefusalCode {
         Self::InvalidRequest,
         Self::BodyTooLarge,
         Self::RouteNotFound,
+        Self::UnmeteredRoute,
+        Self::IdempotencyInProgress,
+        Self::IdempotencyKeyReused,
+        Self::IdempotencyAnswerLost,
+        Self::Replayed,
     ];
 
     /// The word in bodies, SQL, metrics and pages.
@@ -114,6 +129,11 @@ impl RefusalCode {
             Self::InvalidRequest => "invalid_request",
             Self::BodyTooLarge => "body_too_large",
             Self::RouteNotFound => "route_not_found",
+            Self::UnmeteredRoute => "unmetered_route",
+            Self::IdempotencyInProgress => "idempotency_in_progress",
+            Self::IdempotencyKeyReused => "idempotency_key_reused",
+            Self::IdempotencyAnswerLost => "idempotency_answer_lost",
+            Self::Replayed => "replayed",
         }
     }
 
@@ -135,14 +155,18 @@ impl RefusalCode {
             | Self::KeyUnverifiable => 503,
             Self::InvalidKey => 401,
             Self::KeyExpired | Self::KeyRevoked | Self::TenantSuspended | Self::ModelNotAllowed => 403,
-            Self::ModelNotFound | Self::ModelUnpriced | Self::RouteNotFound => 404,
+            Self::ModelNotFound | Self::ModelUnpriced | Self::RouteNotFound | Self::UnmeteredRoute => 404,
             Self::InvalidRequest => 400,
+            Self::IdempotencyInProgress | Self::IdempotencyAnswerLost => 409,
+            Self::IdempotencyKeyReused => 422,
+            // Or whatever the answer was that is given again.
+            Self::Replayed => 200,
         }
     }
 
     /// Whether the same request may succeed later, so that a `Retry-After` belongs on the answer.
     pub fn is_retryable(self) -> bool {
-        matches!(self.status(), 429 | 503)
+        matches!(self.status(), 429 | 503) || self == Self::IdempotencyInProgress
     }
 
     /// Whether the caller may be given a job instead, should it agree: whatever is in the way now goes by itself.
@@ -170,7 +194,12 @@ impl RefusalCode {
             | Self::ModelUnpriced
             | Self::InvalidRequest
             | Self::BodyTooLarge
-            | Self::RouteNotFound => false,
+            | Self::RouteNotFound
+            | Self::UnmeteredRoute
+            | Self::IdempotencyInProgress
+            | Self::IdempotencyKeyReused
+            | Self::IdempotencyAnswerLost
+            | Self::Replayed => false,
         }
     }
 }

@@ -12,8 +12,9 @@ use domain::priority::Priority;
 use domain::refusals::RefusalCode;
 use http::HeaderMap;
 use limits::Now;
+use protocol::endpoint::Endpoint;
 use protocol::headers;
-use protocol::openai_chat::ChatRequest;
+use protocol::request::InferenceRequest;
 
 use crate::authenticate::{Caller, Unauthenticated};
 use crate::case::{self, Case};
@@ -27,9 +28,7 @@ use crate::{Gateway, body};
 
 /// A request that was understood.
 pub(crate) struct Asked {
-    pub(crate) request: Arc<ChatRequest>,
-    /// The path below `/v1`.
-    pub(crate) endpoint: &'static str,
+    pub(crate) request: Arc<InferenceRequest>,
     /// As the caller sent them.
     pub(crate) headers: HeaderMap,
     /// The bytes in memory that the body stands for.
@@ -61,7 +60,7 @@ impl Asked {
     pub(crate) async fn read(
         flight: &mut Flight,
         headers: HeaderMap,
-        endpoint: &'static str,
+        endpoint: Endpoint,
         body: Body,
     ) -> Result<Self, Refusal> {
         flight.identity.tags = headers::tags(&headers).map_err(invalid)?;
@@ -75,7 +74,7 @@ impl Asked {
         flight: &mut Flight,
         (key, priority_max): (KeyId, Priority),
         headers: HeaderMap,
-        endpoint: &'static str,
+        endpoint: Endpoint,
         body: &Bytes,
     ) -> Result<Self, Refusal> {
         flight.identity.tags = headers::tags(&headers).map_err(invalid)?;
@@ -89,19 +88,18 @@ impl Asked {
     fn inspect(
         flight: &mut Flight,
         headers: HeaderMap,
-        endpoint: &'static str,
+        endpoint: Endpoint,
         body: &Bytes,
         room: Taken,
         presented: Presented,
     ) -> Result<Self, Refusal> {
-        let request = ChatRequest::inspect(body).map_err(|error| Refusal {
+        let request = InferenceRequest::inspect(endpoint, body).map_err(|error| Refusal {
             param: error.param(),
             ..invalid(error)
         })?;
         flight.identity.is_streamed = request.is_streamed();
         Ok(Self {
             request: Arc::new(request),
-            endpoint,
             headers,
             room,
             presented,
@@ -151,7 +149,8 @@ impl Asked {
         flight.learning = (estimate.guess_tokens, self.request.choices());
         flight.estimate = pricing.estimate(estimate.expected, estimate.ceiling);
         let wanted = (flight.identity.priority, flight.estimate);
-        let case = Case::new(&gateway, &flight.caller, &user, &model, wanted, now)?;
+        let dialect = self.request.endpoint().dialect();
+        let case = Case::new(&gateway, &flight.caller, &user, &model, dialect, wanted, now)?;
         Ok(Judged {
             case,
             user,

@@ -57,15 +57,19 @@ impl Case {
         caller: &Caller,
         user: &RequestUser,
         model: &Arc<ModelPolicy>,
+        dialect: Dialect,
         (priority, estimate): (Priority, Estimate),
         now: Now,
     ) -> Result<Self, Refusal> {
-        let routes = configured_routes(caller, model);
+        let mut routes = usable_routes(caller, model);
+        let are_there_any = !routes.is_empty();
+        routes.retain(|(_, upstream)| upstream.upstream.dialect == dialect);
         if routes.is_empty() {
-            return Err(Refusal::plain(
-                RefusalCode::UpstreamUnavailable,
-                "No provider is configured for this model at the moment. Retry later or choose another model.",
-            ));
+            return Err(if are_there_any {
+                wrong_dialect(dialect)
+            } else {
+                no_route()
+            });
         }
         let tenant = caller.key.tenant_id;
         let (mut routes, shut): (Vec<Way>, Vec<Way>) = routes
@@ -275,14 +279,48 @@ pub(crate) fn model(caller: &Caller, name: &str) -> Result<Arc<ModelPolicy>, Ref
     Ok(Arc::clone(model))
 }
 
-/// Routes whose upstream is there and enabled, speaks what the caller speaks, and whose credential, should it want one,
-/// can be opened.
-fn configured_routes(caller: &Caller, model: &ModelPolicy) -> Vec<Way> {
+/// What a caller is told whose model nobody serves.
+fn no_route() -> Refusal {
+    Refusal::plain(
+        RefusalCode::UpstreamUnavailable,
+        "No provider is configured for this model at the moment. Retry later or choose another model.",
+    )
+}
+
+/// What a caller is told who asks in this dialect for a model that is served in the other only.
+fn wrong_dialect(asked: Dialect) -> Refusal {
+    let message = match asked {
+        Dialect::Openai => {
+            "This model is served in Anthropic's dialect only. Ask for it with `POST /v1/messages`, or choose another model."
+        }
+        Dialect::Anthropic => {
+            "This model is served in OpenAI's dialect only. Ask for it with `POST /v1/chat/completions` or \
+             `POST /v1/responses`, or choose another model."
+        }
+    };
+    Refusal {
+        param: Some("model"),
+        ..Refusal::plain(RefusalCode::InvalidRequest, message)
+    }
+}
+
+/// The dialect that a model is asked for in when nobody says: OpenAI's, if it is served in both.
+pub(crate) fn dialect_of(caller: &Caller, model: &ModelPolicy) -> Dialect {
+    let routes = usable_routes(caller, model);
+    let speaks = |dialect| routes.iter().any(|(_, upstream)| upstream.upstream.dialect == dialect);
+    if !speaks(Dialect::Openai) && speaks(Dialect::Anthropic) {
+        Dialect::Anthropic
+    } else {
+        Dialect::Openai
+    }
+}
+
+/// Routes whose upstream is there and enabled, and whose credential, should it want one, can be opened.
+fn usable_routes(caller: &Caller, model: &ModelPolicy) -> Vec<Way> {
     let routes = model.model.routes.iter().filter_map(|route| {
         let entry = caller.policy.find_upstream(route.upstream_id)?;
         let has_credential = entry.credential.is_some() || entry.upstream.credential_sealed.is_none();
-        let is_usable = has_credential && entry.upstream.dialect == Dialect::Openai;
-        is_usable.then(|| (route.clone(), Arc::clone(entry)))
+        has_credential.then(|| (route.clone(), Arc::clone(entry)))
     });
     routes.collect()
 }

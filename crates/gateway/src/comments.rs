@@ -13,7 +13,8 @@ use domain::ids::RequestId;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use protocol::sse::data_event;
+use protocol::endpoint::Endpoint;
+use protocol::sse::{data_event, named_event};
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -36,30 +37,33 @@ impl Drop for Work {
     }
 }
 
+/// Which request, and what it called.
+type Called = (RequestId, Endpoint);
+
 /// Where such an answer stands.
 enum Stage {
-    Waiting(RequestId, Work, Arc<Gateway>, Interval),
+    Waiting(Called, Work, Arc<Gateway>, Interval),
     Passing(BodyDataStream),
     Over,
 }
 
 /// Begins the answer; it goes on as the caller reads it, and all ends when the caller leaves.
 pub(crate) fn answer(flight: Flight, asked: Asked, waiting: Waiting) -> Response {
-    let id = flight.id();
+    let called = (flight.id(), asked.request.endpoint());
     let gateway = Arc::clone(&flight.gateway);
     let work = Work(gateway.tasks.spawn(pipeline::wait(flight, asked, waiting)));
-    let mut response = Response::new(body(id, work, gateway));
+    let mut response = Response::new(body(called, work, gateway));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    error::set_id(headers, id);
+    error::set_id(headers, called.0);
     response
 }
 
-fn body(id: RequestId, work: Work, gateway: Arc<Gateway>) -> Body {
+fn body(called: Called, work: Work, gateway: Arc<Gateway>) -> Body {
     let mut ticks = interval(Duration::from_millis(COMMENT_INTERVAL_MS));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    Body::from_stream(stream::unfold(Stage::Waiting(id, work, gateway, ticks), next))
+    Body::from_stream(stream::unfold(Stage::Waiting(called, work, gateway, ticks), next))
 }
 
 type Piece = Result<Bytes, axum::Error>;
@@ -68,19 +72,19 @@ async fn next(stage: Stage) -> Option<(Piece, Stage)> {
     let mut passing = match stage {
         Stage::Over => return None,
         Stage::Passing(passing) => passing,
-        Stage::Waiting(id, mut work, gateway, mut ticks) => {
+        Stage::Waiting(called, mut work, gateway, mut ticks) => {
             let response = tokio::select! {
                 biased;
                 // It panicked; its flight has booked that.
-                response = &mut work.0 => response.unwrap_or_else(|_| error::gateway(id)),
+                response = &mut work.0 => response.unwrap_or_else(|_| error::gateway(called.1.dialect(), called.0)),
                 _ = ticks.tick() => {
                     let comment = format!(": queued {}\n\n", gateway.queue.depth());
-                    return Some((Ok(comment.into()), Stage::Waiting(id, work, gateway, ticks)));
+                    return Some((Ok(comment.into()), Stage::Waiting(called, work, gateway, ticks)));
                 }
             };
             // What is no stream is one event: an error, or the answer of a provider that does not stream.
             if !is_stream(&response) {
-                return Some((event(response).await, Stage::Over));
+                return Some((event(called.1, response).await, Stage::Over));
             }
             response.into_body().into_data_stream()
         }
@@ -96,7 +100,12 @@ fn is_stream(response: &Response) -> bool {
 }
 
 /// What would have been the answer, as an event.
-async fn event(response: Response) -> Piece {
+async fn event(endpoint: Endpoint, response: Response) -> Piece {
+    let is_error = !response.status().is_success();
     let json = axum::body::to_bytes(response.into_body(), ANSWER_BYTES_MAX).await?;
-    Ok(data_event(&json))
+    Ok(match endpoint {
+        // Readers of this dialect go by the name.
+        Endpoint::Messages if is_error => named_event("error", &json),
+        _ => data_event(&json),
+    })
 }

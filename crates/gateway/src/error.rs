@@ -4,12 +4,14 @@ use axum::body::Body;
 use axum::response::Response;
 use domain::ids::RequestId;
 use domain::limits::Scope;
+use domain::policy::Dialect;
 use domain::readings::Reading;
 use domain::refusals::RefusalCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use limits::Tightest;
 use protocol::errors::ErrorBody;
+use protocol::headers::REQUEST_ID;
 
 use crate::authenticate::Unauthenticated;
 use crate::refusal::Refusal;
@@ -21,15 +23,15 @@ const X_RATELIMIT_REASON: HeaderName = HeaderName::from_static("x-ratelimit-reas
 const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// A refusal.
-pub(crate) fn refused(id: RequestId, refusal: &Refusal) -> Response {
+pub(crate) fn refused(dialect: Dialect, id: RequestId, refusal: &Refusal) -> Response {
     let place = refusal.place();
     let body = ErrorBody::refusal(refusal.code, refusal.message.clone())
         .with_param(refusal.param)
         .with_retry_after(refusal.retry_after_seconds)
         .with_scope(place.map(|(scope, _)| shown_scope(scope)));
-    let mut response = json(refusal.code.status(), &body);
+    let mut response = json(dialect, refusal.code.status(), &body);
     let headers = response.headers_mut();
-    set_id(headers, id);
+    set_ids(dialect, headers, id);
     set_number(headers, RETRY_AFTER, refusal.retry_after_seconds);
     if refusal.code == RefusalCode::BudgetExhausted {
         set_no_retry(headers);
@@ -46,18 +48,24 @@ pub(crate) fn refused(id: RequestId, refusal: &Refusal) -> Response {
 }
 
 /// No key, or none that can be used.
-pub(crate) fn unauthenticated(reason: Unauthenticated) -> Response {
+pub(crate) fn unauthenticated(dialect: Dialect, reason: Unauthenticated) -> Response {
     let refusal = Refusal::plain(reason.code(), reason.to_string());
     let body = ErrorBody::refusal(refusal.code, refusal.message.clone()).with_retry_after(refusal.retry_after_seconds);
-    let mut response = json(refusal.code.status(), &body);
+    let mut response = json(dialect, refusal.code.status(), &body);
     set_number(response.headers_mut(), RETRY_AFTER, refusal.retry_after_seconds);
     response
 }
 
 /// A failure of the provider, or of the way to it.
-pub(crate) fn upstream(id: RequestId, status: u16, body: &ErrorBody, retry_after_seconds: Option<u64>) -> Response {
-    let mut response = json(status, body);
-    set_id(response.headers_mut(), id);
+pub(crate) fn upstream(
+    dialect: Dialect,
+    id: RequestId,
+    status: u16,
+    body: &ErrorBody,
+    retry_after_seconds: Option<u64>,
+) -> Response {
+    let mut response = json(dialect, status, body);
+    set_ids(dialect, response.headers_mut(), id);
     set_number(response.headers_mut(), RETRY_AFTER, retry_after_seconds);
     response
 }
@@ -65,7 +73,7 @@ pub(crate) fn upstream(id: RequestId, status: u16, body: &ErrorBody, retry_after
 /// A question about jobs that cannot be understood.
 pub(crate) fn invalid(param: &'static str, message: String) -> Response {
     let body = ErrorBody::refusal(RefusalCode::InvalidRequest, message).with_param(Some(param));
-    json(RefusalCode::InvalidRequest.status(), &body)
+    json(Dialect::Openai, RefusalCode::InvalidRequest.status(), &body)
 }
 
 /// No job of this id, as far as the caller may know.
@@ -78,7 +86,7 @@ pub(crate) fn no_such_job() -> Response {
         retry_after: None,
         scope: None,
     };
-    json(404, &body)
+    json(Dialect::Openai, 404, &body)
 }
 
 /// Postgres does not tell of jobs, or too many ask for them.
@@ -92,21 +100,21 @@ pub(crate) fn jobs_unavailable() -> Response {
         retry_after,
         scope: None,
     };
-    let mut response = json(503, &body);
+    let mut response = json(Dialect::Openai, 503, &body);
     set_number(response.headers_mut(), RETRY_AFTER, retry_after);
     response
 }
 
 /// A failure of the gateway. What lies beneath is in the log, under the same id.
-pub(crate) fn gateway(id: RequestId) -> Response {
-    let mut response = json(500, &gateway_body(&format!("quote request {id}")));
-    set_id(response.headers_mut(), id);
+pub(crate) fn gateway(dialect: Dialect, id: RequestId) -> Response {
+    let mut response = json(dialect, 500, &gateway_body(&format!("quote request {id}")));
+    set_ids(dialect, response.headers_mut(), id);
     response
 }
 
 /// A failure of the gateway before its id was at hand.
-pub(crate) fn panicked() -> Response {
-    json(500, &gateway_body("say when it happened"))
+pub(crate) fn panicked(dialect: Dialect) -> Response {
+    json(dialect, 500, &gateway_body("say when it happened"))
 }
 
 fn gateway_body(what_to_quote: &str) -> ErrorBody {
@@ -160,6 +168,16 @@ pub(crate) fn set_id(headers: &mut HeaderMap, id: RequestId) {
     }
 }
 
+/// The same of an error, under the name that callers of this dialect look for as well: there is no other id.
+fn set_ids(dialect: Dialect, headers: &mut HeaderMap, id: RequestId) {
+    set_id(headers, id);
+    if dialect == Dialect::Anthropic
+        && let Ok(value) = HeaderValue::from_str(&id.to_string())
+    {
+        headers.insert(REQUEST_ID, value);
+    }
+}
+
 /// Scopes of others are named by kind only.
 fn shown_scope(scope: &Scope) -> String {
     match scope {
@@ -186,8 +204,8 @@ fn set_number(headers: &mut HeaderMap, name: HeaderName, value: Option<u64>) {
     }
 }
 
-fn json(status: u16, body: &ErrorBody) -> Response {
-    let mut response = Response::new(Body::from(body.to_json()));
+fn json(dialect: Dialect, status: u16, body: &ErrorBody) -> Response {
+    let mut response = Response::new(Body::from(body.to_json(dialect)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response
         .headers_mut()

@@ -7,8 +7,9 @@ use domain::ledger::{Outcome, Settlement};
 use domain::policy::{Key, Model};
 use domain::refusals::RefusalCode;
 use domain::usage::UsageSource;
-use protocol::openai_chat::{ChatRequest, OutputSizes};
-use tokens::{Counter, InputEstimate, OFFLOAD_BYTES_MIN, OutputBook, RatioBook, guess_output};
+use protocol::request::InferenceRequest;
+use protocol::usage::OutputSizes;
+use tokens::{Around, Counter, InputEstimate, OFFLOAD_BYTES_MIN, OutputBook, RatioBook, guess_output};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -18,7 +19,7 @@ use crate::refusal::Refusal;
 const COUNTING_WAIT_MS: u64 = 10_000;
 
 /// What one request is thought to use, in tokens: (input, output).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestEstimate {
     /// What rates hold.
     pub(crate) expected: (u64, u64),
@@ -64,14 +65,21 @@ impl Estimates {
     /// When a large body's turn does not come in time.
     pub(crate) async fn estimate(
         &self,
-        request: &Arc<ChatRequest>,
+        request: &Arc<InferenceRequest>,
         model: &Model,
         key: &Key,
     ) -> Result<RequestEstimate, Refusal> {
+        if request.endpoint().is_free() {
+            return Ok(RequestEstimate::default());
+        }
         let count = {
             let (counter, request, encoding) = (Arc::clone(&self.counter), Arc::clone(request), model.encoding);
             let ratio = self.ratios.ratio(&model.name);
-            move || counter.estimate_input(encoding, ratio, request.messages(), request.parts())
+            let around = Around {
+                messages: request.messages(),
+                preamble_tokens: request.preamble_tokens(),
+            };
+            move || counter.estimate_input(encoding, ratio, around, request.parts())
         };
         let input = if request.part_bytes() >= OFFLOAD_BYTES_MIN {
             let turn = Arc::clone(&self.counting).acquire_owned();
@@ -146,7 +154,9 @@ impl Estimates {
         }
         self.ratios
             .observe(model, guess_tokens, settlement.usage.input_tokens());
-        let per_choice = settlement.usage.output_tokens / u64::from(choices.max(1));
-        self.outputs.observe(settlement.identity.key_id, model, per_choice);
+        if choices > 0 {
+            let per_choice = settlement.usage.output_tokens / u64::from(choices);
+            self.outputs.observe(settlement.identity.key_id, model, per_choice);
+        }
     }
 }

@@ -132,7 +132,8 @@ impl Gateway {
         let estimate = pricing.estimate(tokens.expected, tokens.ceiling);
         answer.estimate = Some(estimate);
         let asked = (answer.priority, estimate);
-        let case = Case::new(self, caller, &user, &model, asked, now)?;
+        let dialect = case::dialect_of(caller, &model);
+        let case = Case::new(self, caller, &user, &model, dialect, asked, now)?;
         if let Some((tenant, name)) = case::limited_end_user(&user, &case.scopes) {
             let counted = |scope: &Scope| self.limits.has_counters(scope, now);
             if !self.end_users.would_take(tenant, &name, now.monotonic_ms, counted) {

@@ -12,6 +12,7 @@ use domain::ledger::{
     Attempt, HoldRecord, Identity, JournalRecord, Outcome, Rejection, Settlement, USER_AGENT_CHARS_MAX,
 };
 use domain::money::Nanos;
+use domain::policy::Dialect;
 use domain::refusals::RefusalCode;
 use domain::usage::{TokenUsage, UsageSource};
 use http::HeaderMap;
@@ -116,7 +117,7 @@ impl Flight {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
         caller: Caller,
-        endpoint: &str,
+        (dialect, endpoint): (Dialect, &str),
         headers: &HeaderMap,
         arrived: Now,
     ) -> Self {
@@ -130,7 +131,7 @@ impl Flight {
             user_id: caller.key.owner_id.map(|owner| owner.to_string()),
             key_id: caller.key.id,
             model: None,
-            dialect: domain::policy::Dialect::Openai,
+            dialect,
             endpoint: endpoint.to_owned(),
             priority: caller.key.priority.min(caller.tenant.priority_ceiling),
             is_streamed: false,
@@ -160,6 +161,11 @@ impl Flight {
     /// The request.
     pub(crate) fn id(&self) -> RequestId {
         self.identity.id
+    }
+
+    /// What its caller speaks.
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.identity.dialect
     }
 
     /// It is read: what it waits for from now on is room.

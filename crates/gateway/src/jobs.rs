@@ -189,30 +189,28 @@ pub(crate) async fn degrade(flight: Flight, asked: &Asked, refusal: &Refusal) ->
     if !may_degrade {
         return Err(Box::new(flight));
     }
-    let kept = KeptRequest::new(&asked.headers, body.clone());
+    let kept = KeptRequest::new(flight.dialect(), &asked.headers, body.clone());
+    let dialect = flight.dialect();
     let (answer, answered) = oneshot::channel();
     let gateway = Arc::clone(&flight.gateway);
     // On a task of its own: a job that was taken while its caller left would run for nobody.
-    gateway
-        .tasks
-        .spawn(accept(flight, kept, asked.endpoint, refusal.clone(), answer));
+    gateway.tasks.spawn(accept(flight, kept, refusal.clone(), answer));
     match answered.await {
         Ok(Ok(job)) => Ok(api::accepted(&job, preferences.responds_async)),
         Ok(Err(flight)) => Err(flight),
         // It panicked; the flight has booked that.
-        Err(_) => Ok(crate::error::panicked()),
+        Err(_) => Ok(crate::error::panicked(dialect)),
     }
 }
 
 async fn accept(
     flight: Flight,
     kept: KeptRequest,
-    endpoint: &'static str,
     refusal: Refusal,
     answer: oneshot::Sender<Result<ShownJob, Box<Flight>>>,
 ) {
     let gateway = Arc::clone(&flight.gateway);
-    let Some(job) = write_down(&flight, kept, endpoint, &refusal).await else {
+    let Some(job) = write_down(&flight, kept, &refusal).await else {
         // A caller that left meanwhile drops it.
         let _ = answer.send(Err(Box::new(flight)));
         return;
@@ -230,7 +228,7 @@ async fn accept(
 }
 
 /// Writes the job down; `None` where there is no place for it, or Postgres does not take it.
-async fn write_down(flight: &Flight, kept: KeptRequest, endpoint: &'static str, refusal: &Refusal) -> Option<ShownJob> {
+async fn write_down(flight: &Flight, kept: KeptRequest, refusal: &Refusal) -> Option<ShownJob> {
     let gateway = &flight.gateway;
     let now = gateway.clock.now().wall;
     let id = JobId::new(now, gateway.random());
@@ -245,7 +243,7 @@ async fn write_down(flight: &Flight, kept: KeptRequest, endpoint: &'static str, 
             user_id: flight.identity.user_id.clone(),
             model: flight.identity.model.as_deref().unwrap_or_default().to_owned(),
             dialect: flight.identity.dialect,
-            endpoint: endpoint.to_owned(),
+            endpoint: flight.identity.endpoint.clone(),
             tags: flight.identity.tags.clone(),
             user_agent: flight.identity.user_agent.clone(),
         },

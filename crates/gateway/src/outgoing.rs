@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use protocol::openai_chat::{ChatRequest, Rewrite};
+use protocol::request::{InferenceRequest, Rewrite};
 
 use crate::case::Case;
 use crate::policy::UpstreamPolicy;
@@ -15,14 +15,13 @@ pub(crate) struct Outgoing {
     pub(crate) case: Case,
     /// Which of the case's routes is taken.
     pub(crate) way: usize,
-    pub(crate) endpoint: &'static str,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     /// Whether the caller wants to see the usage at the end of a stream.
     pub(crate) shows_usage: bool,
     /// The caller's limit on how long a request may take, in milliseconds.
     pub(crate) total_ms: Option<u64>,
-    pub(crate) request: Arc<ChatRequest>,
+    pub(crate) request: Arc<InferenceRequest>,
     pub(crate) asks_for_usage: bool,
     pub(crate) output_cap_tokens: Option<u64>,
     pub(crate) _room: room::Taken,

@@ -7,10 +7,12 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use domain::limits::Dimension;
+use domain::policy::Dialect;
 use domain::priority::Priority;
 use domain::refusals::RefusalCode;
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 use limits::{Hold, Now, ScopeLimits};
+use protocol::endpoint::Endpoint;
 use protocol::headers;
 
 use crate::asked::{Asked, Judged};
@@ -22,14 +24,15 @@ use crate::refusal::Refusal;
 use crate::waiting::{self, Admitted, First, Waiting};
 use crate::{Gateway, Step, comments, error, jobs, metrics, relay};
 
-/// `POST /v1/chat/completions`.
-pub(crate) async fn chat_completions(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+/// A call of a provider's API that is served.
+pub(crate) async fn infer(endpoint: Endpoint, gateway: Arc<Gateway>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let mut flight = match take_off(&gateway, &parts.headers, "chat/completions") {
+    let called = (endpoint.dialect(), endpoint.path());
+    let mut flight = match take_off(&gateway, &parts.headers, called) {
         Ok(flight) => flight,
         Err(response) => return *response,
     };
-    let mut asked = match read(&mut flight, parts.headers, body).await {
+    let mut asked = match read(&mut flight, parts.headers, endpoint, body).await {
         Ok(asked) => asked,
         Err(refusal) => return refuse(flight, &refusal),
     };
@@ -50,32 +53,41 @@ pub(crate) async fn unknown_route(State(gateway): State<Arc<Gateway>>, request: 
         .chars()
         .take(100)
         .collect::<String>();
-    let flight = match take_off(&gateway, request.headers(), &path) {
+    let dialect = headers::dialect(request.headers());
+    let flight = match take_off(&gateway, request.headers(), (dialect, &path)) {
         Ok(flight) => flight,
         Err(response) => return *response,
     };
-    let served = "POST /v1/chat/completions, GET /v1/models, GET /v1/jobs";
-    let message = format!(
-        "{} /v1/{path} is not served here. Served are: {served}.",
-        request.method()
-    );
-    refuse(flight, &Refusal::plain(RefusalCode::RouteNotFound, message))
+    let served: Vec<String> = Endpoint::ALL
+        .iter()
+        .map(|endpoint| format!("POST /v1/{endpoint}"))
+        .collect();
+    let served = served.join(", ");
+    let method = request.method();
+    let (code, why) = if Endpoint::find(&path).is_some() || method != Method::POST {
+        (RefusalCode::RouteNotFound, "is not served here")
+    } else {
+        // It may well be a provider's: but what cannot be metered is closed.
+        (RefusalCode::UnmeteredRoute, "is not metered here, and therefore closed")
+    };
+    let message = format!("{method} /v1/{path} {why}. Served are: {served}, GET /v1/models, GET /v1/jobs.");
+    refuse(flight, &Refusal::plain(code, message))
 }
 
 /// Finds out who is calling. From here on the request will leave a row.
-fn take_off(gateway: &Arc<Gateway>, headers: &HeaderMap, endpoint: &str) -> Result<Flight, Box<Response>> {
+fn take_off(gateway: &Arc<Gateway>, headers: &HeaderMap, called: (Dialect, &str)) -> Result<Flight, Box<Response>> {
     let arrived = gateway.clock.now();
     match gateway.authenticate(headers, arrived.wall) {
-        Ok(caller) => Ok(Flight::new(Arc::clone(gateway), caller, endpoint, headers, arrived)),
+        Ok(caller) => Ok(Flight::new(Arc::clone(gateway), caller, called, headers, arrived)),
         Err(reason) => {
             metrics::unauthenticated(reason);
-            Err(Box::new(error::unauthenticated(reason)))
+            Err(Box::new(error::unauthenticated(called.0, reason)))
         }
     }
 }
 
 fn refuse(flight: Flight, refusal: &Refusal) -> Response {
-    let response = error::refused(flight.id(), refusal);
+    let response = error::refused(flight.dialect(), flight.id(), refusal);
     flight.refuse(refusal);
     response
 }
@@ -89,11 +101,11 @@ async fn degrade_or_refuse(flight: Flight, asked: &Asked, refusal: &Refusal) -> 
 }
 
 /// The request, as far as it can be read without asking anybody.
-async fn read(flight: &mut Flight, headers: HeaderMap, body: Body) -> Result<Asked, Refusal> {
+async fn read(flight: &mut Flight, headers: HeaderMap, endpoint: Endpoint, body: Body) -> Result<Asked, Refusal> {
     match flight.caller.refusal_at(flight.arrived.wall) {
         Some((code, message)) => Err(Refusal::plain(code, message)),
         // A body may take a minute. Key, limits, prices and period are those of the moment it is there.
-        None => Asked::read(flight, headers, "chat/completions", body).await,
+        None => Asked::read(flight, headers, endpoint, body).await,
     }
 }
 
@@ -164,8 +176,7 @@ pub(crate) fn board(
         asks_for_usage: quirks.can_ask_for_usage(upstream, at.monotonic_ms),
         case,
         way,
-        endpoint: asked.endpoint,
-        headers: headers::upstream_request_headers(&asked.headers),
+        headers: headers::upstream_request_headers(flight.dialect(), &asked.headers),
         body: Bytes::new(),
         shows_usage: asked.request.includes_usage(),
         total_ms,

@@ -54,12 +54,12 @@ type Head = oneshot::Sender<Response>;
 
 /// Sends the request and answers with what comes back.
 pub(crate) async fn answer(flight: Flight, outgoing: Outgoing) -> Response {
-    let id = flight.id();
+    let (id, dialect) = (flight.id(), flight.dialect());
     let (head, answered) = oneshot::channel();
     let gateway = Arc::clone(&flight.gateway);
     gateway.tasks.spawn(relay(flight, outgoing, head));
     // The task drops its end without an answer only when it panicked; its flight has booked that.
-    answered.await.unwrap_or_else(|_| error::gateway(id))
+    answered.await.unwrap_or_else(|_| error::gateway(dialect, id))
 }
 
 async fn relay(mut flight: Flight, mut outgoing: Outgoing, mut head: Head) {
@@ -76,7 +76,7 @@ async fn relay(mut flight: Flight, mut outgoing: Outgoing, mut head: Head) {
             return pass_error(flight, head, &parts, secrets.cleared(told), shut_ms).await;
         }
     };
-    let shows_usage = outgoing.shows_usage;
+    let (endpoint, shows_usage) = (outgoing.request.endpoint(), outgoing.shows_usage);
     let secrets = Secrets(outgoing.upstream().credential.clone());
     // The body and its room are not needed any more.
     drop(outgoing);
@@ -84,9 +84,9 @@ async fn relay(mut flight: Flight, mut outgoing: Outgoing, mut head: Head) {
         watch.broke_off(FailureKind::ErrorInAnswer);
         refuse_encoded(flight, head, &response).await;
     } else if is_to_be_streamed(&response, flight.identity.is_streamed) {
-        stream::relay(flight, shows_usage, &secrets, head, (response, watch)).await;
+        stream::relay(flight, (endpoint, shows_usage), &secrets, head, (response, watch)).await;
     } else {
-        whole::relay(flight, &secrets, head, (response, watch)).await;
+        whole::relay(flight, endpoint, &secrets, head, (response, watch)).await;
     }
 }
 
@@ -187,7 +187,7 @@ async fn give_up(mut flight: Flight, head: Head, reason: Unwanted) {
         }
         Unwanted::Stopping => {
             let status = StatusCode::SERVICE_UNAVAILABLE.as_u16();
-            let response = error::upstream(flight.id(), status, &stopping(), Some(1));
+            let response = error::upstream(flight.dialect(), flight.id(), status, &stopping(), Some(1));
             let now = flight.gateway.clock.now();
             flight.note_head(None, status, now);
             let ending = expected(&flight, Outcome::GatewayError);
@@ -216,7 +216,7 @@ async fn refuse_encoded(mut flight: Flight, head: Head, response: &http::Respons
         message: Some("The model's provider sent its answer in an encoding that it was asked not to use.".to_owned()),
         ..UpstreamError::default()
     });
-    let mut answer = error::upstream(flight.id(), status, &body, None);
+    let mut answer = error::upstream(flight.dialect(), flight.id(), status, &body, None);
     // It would be the same again, and be charged again.
     error::set_no_retry(answer.headers_mut());
     let now = flight.gateway.clock.now();
@@ -232,7 +232,7 @@ async fn unavailable(mut flight: Flight, outgoing: &Outgoing, head: Head, wait_m
         retry_after_ms: wait_ms,
     };
     let refusal = Refusal::unavailable(unavailable, flight.gateway.random_unit());
-    let answer = error::refused(flight.id(), &refusal);
+    let answer = error::refused(flight.dialect(), flight.id(), &refusal);
     let now = flight.gateway.clock.now();
     flight.note_head(None, answer.status().as_u16(), now);
     deliver(flight, head, answer, Ending::unused(Outcome::UpstreamError)).await;
@@ -270,7 +270,7 @@ async fn fail(mut flight: Flight, head: Head, failure: SendError) {
         retry_after,
         scope: None,
     };
-    let response = error::upstream(flight.id(), status.as_u16(), &body, retry_after);
+    let response = error::upstream(flight.dialect(), flight.id(), status.as_u16(), &body, retry_after);
     let now = flight.gateway.clock.now();
     flight.note_head(None, status.as_u16(), now);
     let ending = if failure.may_have_been_sent() {
@@ -319,9 +319,11 @@ async fn pass_error(mut flight: Flight, head: Head, parts: &http::response::Part
     };
     let retry_after = wait_ms.map(|wait_ms| wait_ms.div_ceil(1_000).max(1));
     body.retry_after = retry_after;
-    let mut answer = error::upstream(flight.id(), status.as_u16(), &body, retry_after);
-    if let Some(id) = parts.headers.get(headers::X_REQUEST_ID) {
-        answer.headers_mut().insert(headers::X_REQUEST_ID, id.clone());
+    let mut answer = error::upstream(flight.dialect(), flight.id(), status.as_u16(), &body, retry_after);
+    for name in [headers::X_REQUEST_ID, headers::REQUEST_ID] {
+        if let Some(id) = parts.headers.get(&name) {
+            answer.headers_mut().insert(name, id.clone());
+        }
     }
     flight.note_head(headers::upstream_request_id(&parts.headers), status.as_u16(), now);
     deliver(flight, head, answer, Ending::unused(Outcome::UpstreamError)).await;

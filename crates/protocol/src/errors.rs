@@ -1,13 +1,15 @@
-//! Error bodies in OpenAI's shape: written for callers, read from upstreams.
+//! Error bodies in the shapes of the dialects: written for callers, read from upstreams.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use bytes::Bytes;
+use domain::policy::Dialect;
 use domain::refusals::RefusalCode;
 use serde::Serialize;
 
-use crate::sse::data_event;
+use crate::endpoint::Endpoint;
+use crate::sse::{data_event, named_event};
 
 /// How much of an upstream's error body is read, in bytes.
 pub const UPSTREAM_ERROR_BYTES_MAX: usize = 64 * 1024;
@@ -16,7 +18,7 @@ pub const UPSTREAM_MESSAGE_CHARS_MAX: usize = 1_000;
 /// How much of an upstream's type, code or parameter is kept, in characters.
 pub const UPSTREAM_WORD_CHARS_MAX: usize = 100;
 
-/// `{"error": {...}}`.
+/// What is wrong, before it is put into a dialect's shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ErrorBody {
     /// What is wrong and what to do, for people.
@@ -35,6 +37,20 @@ pub struct ErrorBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
 }
+
+/// Anthropic's classes. What has one of them keeps it.
+const ANTHROPIC_KINDS: [&str; 10] = [
+    "api_error",
+    "authentication_error",
+    "billing_error",
+    "invalid_request_error",
+    "not_found_error",
+    "overloaded_error",
+    "permission_error",
+    "rate_limit_error",
+    "request_too_large",
+    "timeout_error",
+];
 
 impl ErrorBody {
     /// A refusal of ours.
@@ -85,17 +101,74 @@ impl ErrorBody {
     }
 
     /// The response body.
-    pub fn to_json(&self) -> Bytes {
+    pub fn to_json(&self, dialect: Dialect) -> Bytes {
         #[derive(Serialize)]
-        struct Envelope<'a> {
+        struct Openai<'a> {
             error: &'a ErrorBody,
         }
-        json_bytes(&Envelope { error: self })
+        #[derive(Serialize)]
+        struct Anthropic<'a> {
+            r#type: &'static str,
+            error: &'a ErrorBody,
+        }
+        match dialect {
+            Dialect::Openai => json_bytes(&Openai { error: self }),
+            Dialect::Anthropic => json_bytes(&Anthropic {
+                r#type: "error",
+                error: &Self {
+                    kind: Cow::Borrowed(self.anthropic_kind()),
+                    ..self.clone()
+                },
+            }),
+        }
     }
 
-    /// The same as an event, for a stream that has begun.
-    pub fn to_sse_event(&self) -> Bytes {
-        data_event(&self.to_json())
+    /// The same as the last event of a stream of this endpoint that has begun.
+    pub fn to_sse_event(&self, endpoint: Endpoint) -> Bytes {
+        #[derive(Serialize)]
+        struct ResponsesError<'a> {
+            r#type: &'static str,
+            code: Option<&'a str>,
+            message: &'a str,
+            param: Option<&'a str>,
+            /// Required, and not known: how many events came before is not counted.
+            sequence_number: u64,
+        }
+        match endpoint {
+            Endpoint::Messages | Endpoint::CountTokens => named_event("error", &self.to_json(Dialect::Anthropic)),
+            Endpoint::Responses => named_event(
+                "error",
+                &json_bytes(&ResponsesError {
+                    r#type: "error",
+                    code: self.code.as_deref(),
+                    message: &self.message,
+                    param: self.param.as_deref(),
+                    sequence_number: 0,
+                }),
+            ),
+            Endpoint::ChatCompletions | Endpoint::Completions | Endpoint::Embeddings => {
+                data_event(&self.to_json(Dialect::Openai))
+            }
+        }
+    }
+
+    fn anthropic_kind(&self) -> &'static str {
+        match self.code.as_deref() {
+            Some("model_not_found" | "model_unpriced" | "route_not_found" | "unmetered_route" | "job_not_found") => {
+                return "not_found_error";
+            }
+            Some("request_too_large" | "body_too_large") => return "request_too_large",
+            Some("upstream_timeout") => return "timeout_error",
+            _ => {}
+        }
+        match &*self.kind {
+            "insufficient_quota" => "rate_limit_error",
+            "service_unavailable" => "overloaded_error",
+            kind => ANTHROPIC_KINDS
+                .into_iter()
+                .find(|known| *known == kind)
+                .unwrap_or("api_error"),
+        }
     }
 }
 

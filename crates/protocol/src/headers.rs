@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use domain::ledger::USER_ID_CHARS_MAX;
+use domain::policy::Dialect;
 use domain::priority::Priority;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -27,7 +28,17 @@ pub const X_TOLLGATE_PRIORITY: HeaderName = HeaderName::from_static("x-tollgate-
 pub const X_TOLLGATE_QUEUE_COMMENTS: HeaderName = HeaderName::from_static("x-tollgate-queue-comments");
 /// Whom the request is for.
 pub const X_TOLLGATE_USER: HeaderName = HeaderName::from_static("x-tollgate-user");
-/// The provider's id of a request.
+/// Which version of its API a caller of Anthropic's was written for; required there.
+pub const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+/// The version that is named for a caller who names none.
+const ANTHROPIC_VERSION_DEFAULT: &str = "2023-06-01";
+/// The provider's id of a request, as Anthropic calls it.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+/// A caller's name for what shall run once, however often it is sent.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The longest such name, in bytes.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 256;
+/// The provider's id of a request, as OpenAI calls it.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How the caller would like its request to be handled (RFC 7240).
 pub const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -89,10 +100,10 @@ const RESPONSE_DROPPED_PREFIXES: [&str; 6] = [
     "x-tollgate-",
 ];
 
-/// The headers of the request to the upstream, but for `Host`, `Authorization` and `Content-Length`, which are set by
-/// who sends it. The body has been read as JSON and is sent as that, whatever the caller called it. Answers are asked for
+/// The headers of the request to an upstream that speaks `dialect`, but for `Host`, the credential and `Content-Length`,
+/// which are set by who sends it. The body has been read as JSON and is sent as that, whatever the caller called it. Answers are asked for
 /// uncompressed, because their usage is read as they pass.
-pub fn upstream_request_headers(caller: &HeaderMap) -> HeaderMap {
+pub fn upstream_request_headers(dialect: Dialect, caller: &HeaderMap) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(UPSTREAM_ALLOWED.len() + 2);
     for name in UPSTREAM_ALLOWED {
         if !is_named_in_connection(caller, name) {
@@ -103,6 +114,9 @@ pub fn upstream_request_headers(caller: &HeaderMap) -> HeaderMap {
     }
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    if dialect == Dialect::Anthropic && !headers.contains_key(ANTHROPIC_VERSION) {
+        headers.insert(ANTHROPIC_VERSION, HeaderValue::from_static(ANTHROPIC_VERSION_DEFAULT));
+    }
     headers
 }
 
@@ -144,6 +158,33 @@ pub fn key_text(headers: &HeaderMap) -> Option<&str> {
     bearer
         .or_else(|| headers.get(X_API_KEY)?.to_str().ok().map(str::trim))
         .filter(|key| !key.is_empty())
+}
+
+/// What a caller speaks, as far as its headers tell: those who write for Anthropic name the version of its API.
+pub fn dialect(headers: &HeaderMap) -> Dialect {
+    if headers.contains_key(ANTHROPIC_VERSION) {
+        Dialect::Anthropic
+    } else {
+        Dialect::Openai
+    }
+}
+
+/// The caller's name for what shall run once.
+///
+/// # Errors
+/// When it is empty, too long, or given more than once.
+pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>, HeaderError> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    let name = value.as_bytes().trim_ascii();
+    let fits = (1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&name.len()) && values.next().is_none();
+    if fits {
+        Ok(Some(name))
+    } else {
+        Err(HeaderError::IdempotencyKey)
+    }
 }
 
 /// How long a provider asks to wait: `retry-after-ms`, else `Retry-After` in seconds or as a date; at most
@@ -218,6 +259,9 @@ pub enum HeaderError {
         "The header X-Tollgate-User is a name of 1 to {USER_ID_CHARS_MAX} characters, none of them a control character."
     )]
     User,
+    /// Empty, too long, or more than one.
+    #[error("The header Idempotency-Key is one name of 1 to {IDEMPOTENCY_KEY_BYTES_MAX} bytes.")]
+    IdempotencyKey,
 }
 
 /// The caller's tags. A name given twice keeps its last value.

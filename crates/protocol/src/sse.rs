@@ -13,13 +13,27 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 /// An event with this data: a line of it for each of the data's, so that a reader puts them together again.
 pub fn data_event(data: &[u8]) -> Bytes {
     let mut event = BytesMut::with_capacity(data.len() + 8);
+    put_data(&mut event, data);
+    event.freeze()
+}
+
+/// The same with a name, of one line.
+pub fn named_event(name: &str, data: &[u8]) -> Bytes {
+    let mut event = BytesMut::with_capacity(name.len() + data.len() + 16);
+    event.extend_from_slice(b"event: ");
+    event.extend_from_slice(name.as_bytes());
+    event.extend_from_slice(b"\n");
+    put_data(&mut event, data);
+    event.freeze()
+}
+
+fn put_data(event: &mut BytesMut, data: &[u8]) {
     for line in data.split(|byte| *byte == b'\n') {
         event.extend_from_slice(b"data: ");
         event.extend_from_slice(line.strip_suffix(b"\r").unwrap_or(line));
         event.extend_from_slice(b"\n");
     }
     event.extend_from_slice(b"\n");
-    event.freeze()
 }
 
 /// An event is longer than [`EVENT_BYTES_MAX`].

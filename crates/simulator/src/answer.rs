@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use domain::parts::PartKind;
 use domain::usage::TokenUsage;
-use protocol::openai_chat::ChatRequest;
+use protocol::request::InferenceRequest as ChatRequest;
 use serde_json::{Value, json};
 
 use crate::behaviour::Behaviour;
@@ -186,7 +186,8 @@ pub(crate) fn input_tokens(request: &ChatRequest) -> u64 {
         match part.kind {
             PartKind::Text | PartKind::Definition => bytes += part.bytes,
             PartKind::Image { .. } => media += 85,
-            PartKind::Audio | PartKind::File => media += 250,
+            PartKind::Tokens { count } => media += count,
+            PartKind::Opaque | PartKind::Audio | PartKind::File => media += 250,
         }
     }
     3 + 4 * request.messages() as u64 + bytes.div_ceil(5) + media

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use chrono::Utc;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use protocol::openai_chat::ChatRequest;
+use protocol::request::InferenceRequest as ChatRequest;
 use serde_json::{Value, json};
 
 use crate::Shared;
@@ -134,7 +134,7 @@ async fn answer(
             "invalid_api_key",
         ));
     }
-    let request = ChatRequest::inspect(body)
+    let request = ChatRequest::inspect(protocol::endpoint::Endpoint::ChatCompletions, body)
         .map_err(|error| refuse(StatusCode::BAD_REQUEST, &error.to_string(), "invalid_request"))?;
     let (model, suffix) = request.model().split_once('@').unwrap_or((request.model(), ""));
     let known = &shared.config.models;

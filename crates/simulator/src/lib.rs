@@ -248,7 +248,7 @@ async fn models(State(shared): State<Arc<Shared>>) -> Response {
         name,
         created_seconds: 0,
     });
-    let body = protocol::models::models_body(listed);
+    let body = protocol::models::models_body(domain::policy::Dialect::Openai, listed);
     ([(http::header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 

@@ -1,6 +1,6 @@
 //! Numbers that look random and follow from a seed: the same on every machine and in every version.
 
-use protocol::openai_chat::ChatRequest;
+use protocol::request::InferenceRequest as ChatRequest;
 
 /// SplitMix64.
 #[derive(Debug)]

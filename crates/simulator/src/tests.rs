@@ -8,8 +8,9 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use protocol::openai_chat::{ChatResponse, StreamUsage};
+use protocol::endpoint::Endpoint;
 use protocol::sse::SseFramer;
+use protocol::usage::{AnswerUsage, StreamUsage};
 use serde_json::{Value, json};
 
 use super::{Behaviour, Counting, Simulator, SimulatorConfig};
@@ -41,7 +42,7 @@ fn streamed(content: &str) -> Value {
 
 /// All events of a stream as far as they came, and how it ended.
 async fn read_stream(response: http::Response<Incoming>) -> (StreamUsage, Vec<Bytes>, Option<hyper::Error>) {
-    let (mut seen, mut raw, mut framer) = (StreamUsage::new(), Vec::new(), SseFramer::new());
+    let (mut seen, mut raw, mut framer) = (StreamUsage::of(Endpoint::ChatCompletions), Vec::new(), SseFramer::new());
     let mut body = response.into_body();
     let error = loop {
         match body.frame().await {
@@ -107,7 +108,7 @@ async fn a_stream_says_the_same_as_a_whole_answer_of_that_length() -> Result<()>
             .collect()
             .await?
             .to_bytes();
-        let whole = ChatResponse::read(&body).reported.to_usage();
+        let whole = AnswerUsage::read(Endpoint::ChatCompletions, &body).reported.to_usage();
         assert_eq!(streamed, whole, "{orders}");
         let usage = whole.unwrap_or_default();
         let after = simulator.stats();
@@ -155,7 +156,12 @@ async fn the_output_cap_is_obeyed() -> Result<()> {
         .collect()
         .await?
         .to_bytes();
-    assert_eq!(ChatResponse::read(&answer).reported.completion_tokens, Some(7));
+    assert_eq!(
+        AnswerUsage::read(Endpoint::ChatCompletions, &answer)
+            .reported
+            .output_tokens,
+        Some(7)
+    );
     let answer: Value = serde_json::from_slice(&answer)?;
     assert_eq!(answer["choices"][0]["finish_reason"], "length");
     simulator.stop().await;
@@ -313,7 +319,11 @@ async fn a_repeated_prompt_is_read_from_the_cache() -> Result<()> {
             .collect()
             .await?
             .to_bytes();
-        cached.push(ChatResponse::read(&answer).reported.cached_tokens);
+        cached.push(
+            AnswerUsage::read(Endpoint::ChatCompletions, &answer)
+                .reported
+                .cached_tokens,
+        );
     }
     assert_eq!(cached, [Some(0), Some(160)]);
     simulator.stop().await;

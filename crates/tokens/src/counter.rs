@@ -57,6 +57,15 @@ impl InputEstimate {
     }
 }
 
+/// What there is around a request's parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Around {
+    /// How many messages.
+    pub messages: usize,
+    /// What the provider is known to put before the prompt by itself.
+    pub preamble_tokens: u64,
+}
+
 /// Counts texts; cheap to share, remembers long ones.
 #[derive(Debug)]
 pub struct Counter {
@@ -99,15 +108,17 @@ impl Counter {
         }
     }
 
-    /// The input of a request of so many messages with these parts. `ratio` counts for [`Encoding::Ratio`] only.
+    /// The input of a request with these parts. `ratio` counts for [`Encoding::Ratio`] only.
     pub fn estimate_input<'a>(
         &self,
         encoding: Encoding,
         ratio: Ratio,
-        messages: usize,
+        around: Around,
         parts: impl IntoIterator<Item = Part<'a>>,
     ) -> InputEstimate {
-        let mut overhead = REPLY_TOKENS.saturating_add(MESSAGE_TOKENS.saturating_mul(messages as u64));
+        let mut overhead = REPLY_TOKENS
+            .saturating_add(MESSAGE_TOKENS.saturating_mul(around.messages as u64))
+            .saturating_add(around.preamble_tokens);
         let mut text_tokens = 0_u64;
         let mut text_bytes = 0_u64;
         let (mut media_expected, mut media_ceiling) = (0_u64, 0_u64);

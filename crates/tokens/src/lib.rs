@@ -9,5 +9,5 @@ mod counter;
 mod media;
 
 pub use books::{KEYS_LEARNED_MAX, LEARNED_AFTER, MODELS_LEARNED_MAX, OutputBook, Ratio, RatioBook};
-pub use counter::{BUFFER_PERCENT, Counter, InputEstimate, OFFLOAD_BYTES_MIN, guess_output, guess_text};
+pub use counter::{Around, BUFFER_PERCENT, Counter, InputEstimate, OFFLOAD_BYTES_MIN, guess_output, guess_text};
 pub use media::{MediaEstimate, media_tokens};

@@ -18,6 +18,10 @@ const FILE_TOKENS_MAX: MediaEstimate = MediaEstimate::of(50_000, 200_000);
 /// A document that is only named has no size.
 const FILE_REFERENCE: MediaEstimate = MediaEstimate::of(5_000, 100_000);
 
+/// Bytes of one token in what is encrypted: the text that it stands for is shorter, by how much only the provider knows.
+const OPAQUE_BYTES_PER_TOKEN: (u64, u64) = (4, 2);
+const OPAQUE_TOKENS_MAX: MediaEstimate = MediaEstimate::of(100_000, 200_000);
+
 /// Tokens of one medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MediaEstimate {
@@ -45,10 +49,15 @@ impl MediaEstimate {
     }
 }
 
-/// What a part that is no text weighs; nothing for text.
+/// What a part that is no text weighs; nothing for text. Tokens are told by their number, on which there is no bound.
 pub fn media_tokens(part: &Part<'_>) -> MediaEstimate {
     match part.kind {
         PartKind::Text | PartKind::Definition => MediaEstimate::default(),
+        PartKind::Tokens { count } => MediaEstimate {
+            expected_tokens: count,
+            ceiling_tokens: count,
+        },
+        PartKind::Opaque => MediaEstimate::by_size(part.bytes, OPAQUE_BYTES_PER_TOKEN, OPAQUE_TOKENS_MAX),
         PartKind::Image { is_low_detail: true } => IMAGE_LOW_DETAIL,
         PartKind::Image { is_low_detail: false } => IMAGE,
         PartKind::Audio => MediaEstimate::by_size(part.bytes, AUDIO_BYTES_PER_TOKEN, AUDIO_TOKENS_MAX),

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use domain::policy::Dialect;
 use http::header::{AUTHORIZATION, HeaderValue};
 use http::{HeaderMap, Method};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use protocol::headers::X_API_KEY;
 use tokio::time::{Instant, timeout_at};
 
 use crate::connector::BoundedConnector;
@@ -29,7 +31,9 @@ pub struct Request<'a> {
     pub base_url: &'a str,
     /// The path below it, without a slash at the start.
     pub endpoint: &'a str,
-    /// The credential in clear, sent as a bearer token; absent when the upstream wants none.
+    /// What the provider speaks: says in which header it wants the credential.
+    pub dialect: Dialect,
+    /// The credential in clear; absent when the upstream wants none.
     pub credential: Option<&'a str>,
     /// The headers to send, already filtered.
     pub headers: HeaderMap,
@@ -117,9 +121,13 @@ fn outgoing(request: Request<'_>) -> Result<(http::Request<OutgoingBody>, Taken)
         .map_err(|_| SendError::Address)?;
     *outgoing.headers_mut() = request.headers;
     if let Some(credential) = request.credential {
-        let mut bearer = HeaderValue::from_str(&format!("Bearer {credential}")).map_err(|_| SendError::Address)?;
-        bearer.set_sensitive(true);
-        outgoing.headers_mut().insert(AUTHORIZATION, bearer);
+        let (name, value) = match request.dialect {
+            Dialect::Openai => (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {credential}"))),
+            Dialect::Anthropic => (X_API_KEY, HeaderValue::from_str(credential)),
+        };
+        let mut value = value.map_err(|_| SendError::Address)?;
+        value.set_sensitive(true);
+        outgoing.headers_mut().insert(name, value);
     }
     Ok((outgoing, taken))
 }

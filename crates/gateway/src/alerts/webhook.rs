@@ -8,6 +8,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use domain::alerts::{DELIVERY_ATTEMPTS_MAX, delivery_pause_ms};
 use domain::error_chain::chain;
+use domain::policy::Dialect;
 use futures_util::future::join_all;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::header::{CONTENT_TYPE, USER_AGENT};
@@ -156,6 +157,7 @@ impl Webhook {
             method: Method::POST,
             base_url: &format!("{scheme}://{authority}"),
             endpoint: path.trim_start_matches('/'),
+            dialect: Dialect::Openai,
             credential: None,
             headers,
             body: Bytes::from(event.body.clone()),

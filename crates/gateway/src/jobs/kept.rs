@@ -1,6 +1,7 @@
 //! What is kept of a request that becomes a job: the headers that count, and the body. The key is not among them.
 
 use bytes::Bytes;
+use domain::policy::Dialect;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use protocol::headers::{self, X_TOLLGATE_PRIORITY, X_TOLLGATE_TAGS, X_TOLLGATE_USER};
 
@@ -18,8 +19,8 @@ pub(super) struct KeptRequest {
 
 impl KeptRequest {
     /// What counts of these headers, and the body.
-    pub(super) fn new(caller: &HeaderMap, body: Bytes) -> Self {
-        let mut headers = headers::upstream_request_headers(caller);
+    pub(super) fn new(dialect: Dialect, caller: &HeaderMap, body: Bytes) -> Self {
+        let mut headers = headers::upstream_request_headers(dialect, caller);
         for name in OURS {
             for value in caller.get_all(&name) {
                 headers.append(name.clone(), value.clone());

@@ -12,6 +12,7 @@ use domain::jobs::{JOB_ATTEMPTS_MAX, JOB_RESPONSE_BYTES_MAX, JobError, JobStatus
 use domain::priority::Priority;
 use domain::refusals::RefusalCode;
 use http::StatusCode;
+use protocol::endpoint::Endpoint;
 use protocol::errors::UpstreamError;
 use store::jobs::JobRow;
 use store::jobs::claims::{Claim, ClaimedJob, RunEnd};
@@ -28,8 +29,6 @@ use crate::refusal::Refusal;
 use crate::waiting::Admitted;
 use crate::{Gateway, metrics, pipeline, relay};
 
-/// The path that jobs are for.
-const ENDPOINT: &str = "chat/completions";
 /// How long a job whose key this gateway does not know may be too new for it, in milliseconds.
 const KEY_NEWS_MS: i64 = 60_000;
 /// When such a job is looked at again, in milliseconds.
@@ -121,10 +120,15 @@ async fn attempt(gateway: &Arc<Gateway>, claim: Claim, job: &JobRow, has_row: &m
         *has_row = is_booked;
         return Attempted::Ended(given_up(gateway, is_booked, error));
     };
-    let mut flight = Flight::new(Arc::clone(gateway), caller, ENDPOINT, &kept.headers, now);
+    let Some(endpoint) = Endpoint::find(&job.subject.endpoint) else {
+        // Written down by a newer gateway.
+        return Attempted::Ended(put_back(gateway, KEY_NEWS_PAUSE_MS, None, *has_row));
+    };
+    let called = (endpoint.dialect(), endpoint.path());
+    let mut flight = Flight::new(Arc::clone(gateway), caller, called, &kept.headers, now);
     *has_row = true;
     flight.identity.job_id = Some(job.id);
-    let outgoing = match prepare(&mut flight, kept).await {
+    let outgoing = match prepare(&mut flight, endpoint, kept).await {
         Ok(outgoing) => outgoing,
         Err(refusal) if may_wait(&refusal, job, now.wall) => {
             // Nobody was refused: the job waits on, and the ledger hears of its next run.
@@ -148,11 +152,11 @@ async fn attempt(gateway: &Arc<Gateway>, claim: Claim, job: &JobRow, has_row: &m
 
 /// Everything before the first byte goes upstream. A job does not wait in the queue: it has a place to wait that costs
 /// nobody anything; and it does not overtake those who wait there.
-async fn prepare(flight: &mut Flight, kept: KeptRequest) -> Result<Outgoing, Refusal> {
+async fn prepare(flight: &mut Flight, endpoint: Endpoint, kept: KeptRequest) -> Result<Outgoing, Refusal> {
     let gateway = Arc::clone(&flight.gateway);
     flight.identity.priority = Priority::Low;
     let known_by = (flight.identity.key_id, Priority::Low);
-    let mut asked = Asked::read_again(flight, known_by, kept.headers, ENDPOINT, &kept.body)?;
+    let mut asked = Asked::read_again(flight, known_by, kept.headers, endpoint, &kept.body)?;
     drop(kept.body);
     let now = gateway.clock.now();
     flight.is_ready(now);

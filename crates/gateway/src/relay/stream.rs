@@ -6,10 +6,11 @@ use bytes::Bytes;
 use domain::ledger::Outcome;
 use domain::usage::{TokenUsage, UsageSource};
 use http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
+use protocol::endpoint::Endpoint;
 use protocol::errors::{ErrorBody, UpstreamError};
 use protocol::headers;
-use protocol::openai_chat::{EventKind, StreamUsage};
 use protocol::sse::{SseEvent, SseFramer};
+use protocol::usage::{EventKind, StreamUsage};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -24,6 +25,11 @@ use super::{
 use crate::Step;
 use crate::flight::{Ending, Flight};
 use crate::upstream_health::Watch;
+
+/// How long a stream may be silent before its caller hears a comment, in milliseconds: proxies and callers take a connection
+/// that says nothing for dead, many of them after a minute or half of one.
+const KEEP_ALIVE_MS: u64 = 15_000;
+const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// The caller's end of the stream.
 struct Listener {
@@ -64,7 +70,7 @@ enum End {
 
 pub(super) async fn relay(
     mut flight: Flight,
-    shows_usage: bool,
+    (endpoint, shows_usage): (Endpoint, bool),
     secrets: &Secrets,
     head: Head,
     (response, watch): (http::Response<ResponseBody>, Watch),
@@ -95,7 +101,7 @@ pub(super) async fn relay(
         lease: Lease::of(&flight),
         watch,
     };
-    let mut usage = StreamUsage::new();
+    let mut usage = StreamUsage::of(endpoint);
     let (end, last) = follow(&mut flight, &mut listener, &mut usage, &mut body).await;
 
     let outcome = match end {
@@ -120,10 +126,11 @@ pub(super) async fn relay(
     let farewell = match end {
         End::Failed => last.map(|event| secrets.cleared_bytes(event)),
         End::Cut => Some(cut_short(
+            endpoint,
             "The connection to the model's provider broke inside its answer.",
         )),
-        End::TimedOut => Some(cut_short("The answer took longer than it may.")),
-        End::Stopped => Some(stopping().to_sse_event()),
+        End::TimedOut => Some(cut_short(endpoint, "The answer took longer than it may.")),
+        End::Stopped => Some(stopping().to_sse_event(endpoint)),
         End::Finished | End::Left => last,
     };
     listener.end_with(farewell, &ending).await;
@@ -139,6 +146,7 @@ async fn follow(
 ) -> (End, Option<Bytes>) {
     let mut framer = SseFramer::new();
     let mut drain: Option<Drain> = None;
+    let mut silent_since = Instant::now();
     let ending = flight.gateway.ending.clone();
     loop {
         if listener.is_gone && drain.is_none() {
@@ -169,7 +177,16 @@ async fn follow(
                 continue;
             }
             next = body.next_chunk() => next,
+            // What has been passed on so far are whole events, so a comment may stand here.
+            () = sleep_until(silent_since + Duration::from_millis(KEEP_ALIVE_MS)), if !listener.is_gone => {
+                silent_since = Instant::now();
+                match listener.send(flight, Bytes::from_static(KEEP_ALIVE)).await {
+                    Ok(()) => continue,
+                    Err(end) => return (end, None),
+                }
+            }
         };
+        silent_since = Instant::now();
         let chunk = match next {
             Ok(Some(chunk)) => chunk,
             // What is left without its blank line is an event too, and may be the one with the usage.
@@ -221,7 +238,8 @@ async fn follow(
             let sent = match event.data.as_ref().map(|data| usage.observe(data)) {
                 None => listener.send(flight, event.raw).await,
                 Some(observed) => match observed.kind {
-                    EventKind::Done => return (End::Finished, Some(event.raw)),
+                    // With whatever came behind it: some say `[DONE]` after the last event as well.
+                    EventKind::Done => return (End::Finished, Some(with_rest(event.raw, framer))),
                     EventKind::Error => {
                         listener.watch.broke_off(FailureKind::ErrorInAnswer);
                         return (End::Failed, Some(event.raw));
@@ -349,10 +367,18 @@ fn usage_of(flight: &Flight, seen: &StreamUsage, is_finished: bool) -> (TokenUsa
     (usage, UsageSource::Estimated)
 }
 
-fn cut_short(message: &str) -> Bytes {
+/// The last event, with what was received behind it.
+fn with_rest(last: Bytes, framer: SseFramer) -> Bytes {
+    match framer.finish() {
+        None => last,
+        Some(rest) => [last, rest.raw].concat().into(),
+    }
+}
+
+fn cut_short(endpoint: Endpoint, message: &str) -> Bytes {
     let error = UpstreamError {
         message: Some(message.to_owned()),
         ..UpstreamError::default()
     };
-    ErrorBody::upstream(error).to_sse_event()
+    ErrorBody::upstream(error).to_sse_event(endpoint)
 }

@@ -199,7 +199,8 @@ impl Tries {
         let request = upstream::Request {
             method: Method::POST,
             base_url: &upstream.upstream.base_url,
-            endpoint: outgoing.endpoint,
+            endpoint: outgoing.request.endpoint().path(),
+            dialect: upstream.upstream.dialect,
             credential: upstream.credential.as_deref(),
             headers: outgoing.headers.clone(),
             body: outgoing.body.clone(),

@@ -5,9 +5,10 @@ use bytes::{Bytes, BytesMut};
 use domain::ledger::Outcome;
 use domain::usage::{TokenUsage, UsageSource};
 use http::header::{CONTENT_LENGTH, HeaderValue};
+use protocol::endpoint::Endpoint;
 use protocol::errors::{ErrorBody, UpstreamError};
 use protocol::headers;
-use protocol::openai_chat::ChatResponse;
+use protocol::usage::AnswerUsage;
 use upstream::{BodyError, ResponseBody};
 
 use super::{ANSWER_BYTES_MAX, Head, Secrets, deliver, expected, failure_in_answer, give_up, success, while_wanted};
@@ -25,6 +26,7 @@ enum Cut {
 
 pub(super) async fn relay(
     mut flight: Flight,
+    endpoint: Endpoint,
     secrets: &Secrets,
     mut head: Head,
     (response, mut watch): (http::Response<ResponseBody>, Watch),
@@ -47,8 +49,8 @@ pub(super) async fn relay(
         Err(reason) => return give_up(flight, head, reason).await,
     };
     // An error in a whole answer may be about the request, and says nothing of the upstream.
-    let read = ChatResponse::read(&answer);
-    let (usage, usage_source) = usage_of(&flight, &read);
+    let read = AnswerUsage::read(endpoint, &answer);
+    let (usage, usage_source) = usage_of(&flight, endpoint, &read);
     let outcome = if read.error.is_some() {
         answer = secrets.cleared_bytes(answer);
         Outcome::UpstreamError
@@ -73,7 +75,10 @@ pub(super) async fn relay(
 
 /// What the provider reported, or what can be seen of its work. An answer in which nothing can be seen was not for
 /// nothing, unless it says itself that it is an error.
-fn usage_of(flight: &Flight, read: &ChatResponse) -> (TokenUsage, UsageSource) {
+fn usage_of(flight: &Flight, endpoint: Endpoint, read: &AnswerUsage) -> (TokenUsage, UsageSource) {
+    if endpoint.is_free() {
+        return (TokenUsage::default(), UsageSource::Reported);
+    }
     let expected = flight.estimate.expected;
     let is_opaque = read.output.pieces == 0 && read.error.is_none();
     let output_tokens = if is_opaque {
@@ -126,7 +131,7 @@ async fn fail(mut flight: Flight, head: Head, cut: &Cut) {
     });
     let retry_after = (status == 503).then_some(1);
     let body = body.with_retry_after(retry_after);
-    let mut response = error::upstream(flight.id(), status, &body, retry_after);
+    let mut response = error::upstream(flight.dialect(), flight.id(), status, &body, retry_after);
     if let Cut::TooLong = cut {
         // It would be as long again, and be charged again.
         error::set_no_retry(response.headers_mut());

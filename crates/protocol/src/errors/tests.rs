@@ -1,5 +1,6 @@
 //! Bodies have OpenAI's shape, and what upstreams say is read with care.
 
+use domain::policy::Dialect;
 use domain::refusals::RefusalCode;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,6 +8,7 @@ use serde_json::{Value, json};
 use super::{
     ErrorBody, SECRET_PIECE_CHARS_MIN, UPSTREAM_ERROR_BYTES_MAX, UPSTREAM_MESSAGE_CHARS_MAX, UpstreamError, redacted,
 };
+use crate::endpoint::Endpoint;
 
 fn read(body: &Value) -> UpstreamError {
     UpstreamError::read(body.to_string().as_bytes())
@@ -17,7 +19,7 @@ fn a_refusal_has_openais_shape_and_ours_beside() {
     let body = ErrorBody::refusal(RefusalCode::RateLimitExceeded, "Too many requests, retry in 3 s.")
         .with_retry_after(Some(3))
         .with_scope(Some("key:7"));
-    let json: Value = serde_json::from_slice(&body.to_json()).expect("JSON");
+    let json: Value = serde_json::from_slice(&body.to_json(Dialect::Openai)).expect("JSON");
     assert_eq!(
         json,
         json!({ "error": {
@@ -25,15 +27,66 @@ fn a_refusal_has_openais_shape_and_ours_beside() {
             "code": "rate_limit_exceeded", "retry_after": 3, "scope": "key:7",
         }})
     );
-    let event = body.to_sse_event();
+    let event = body.to_sse_event(Endpoint::ChatCompletions);
     assert!(event.starts_with(b"data: {") && event.ends_with(b"}\n\n"));
     assert_eq!(event.iter().filter(|byte| **byte == b'\n').count(), 2);
 }
 
 #[test]
+fn a_refusal_has_anthropics_shape_and_its_words_where_anthropic_is_spoken() {
+    let kind = |code: RefusalCode| {
+        let body = ErrorBody::refusal(code, "No.").to_json(Dialect::Anthropic);
+        let json: Value = serde_json::from_slice(&body).expect("JSON");
+        assert_eq!(
+            (&json["type"], &json["error"]["message"]),
+            (&json!("error"), &json!("No."))
+        );
+        assert_eq!(json["error"]["code"], code.as_str());
+        json["error"]["type"].as_str().map(str::to_owned)
+    };
+    for (code, expected) in [
+        (RefusalCode::InvalidRequest, "invalid_request_error"),
+        (RefusalCode::InvalidKey, "authentication_error"),
+        (RefusalCode::KeyRevoked, "permission_error"),
+        (RefusalCode::ModelNotFound, "not_found_error"),
+        (RefusalCode::RequestTooLarge, "request_too_large"),
+        (RefusalCode::RateLimitExceeded, "rate_limit_error"),
+        (RefusalCode::BudgetExhausted, "rate_limit_error"),
+        (RefusalCode::QueueFull, "overloaded_error"),
+    ] {
+        assert_eq!(kind(code).as_deref(), Some(expected), "{code}");
+    }
+    let overloaded =
+        UpstreamError::read(br#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#);
+    let body = ErrorBody::upstream(overloaded).to_json(Dialect::Anthropic);
+    let json: Value = serde_json::from_slice(&body).expect("JSON");
+    assert_eq!(
+        (&json["error"]["type"], &json["error"]["message"]),
+        (&json!("overloaded_error"), &json!("Overloaded"))
+    );
+}
+
+#[test]
+fn the_last_event_of_a_stream_has_the_name_its_readers_look_for() {
+    let body = ErrorBody::refusal(RefusalCode::QueueTimeout, "Too late.");
+    let text = |endpoint| String::from_utf8(body.to_sse_event(endpoint).to_vec()).expect("UTF-8");
+    let messages = text(Endpoint::Messages);
+    assert!(
+        messages.starts_with("event: error\ndata: {\"type\":\"error\",\"error\":{"),
+        "{messages}"
+    );
+    let responses = text(Endpoint::Responses);
+    assert!(
+        responses.starts_with("event: error\ndata: {\"type\":\"error\",\"code\":\"queue_timeout\""),
+        "{responses}"
+    );
+    assert!(text(Endpoint::Completions).starts_with("data: {\"error\":{"));
+}
+
+#[test]
 fn what_does_not_apply_is_left_out() {
     let body = ErrorBody::refusal(RefusalCode::InvalidRequest, "The field `n` is wrong.").with_param(Some("n"));
-    let json: Value = serde_json::from_slice(&body.to_json()).expect("JSON");
+    let json: Value = serde_json::from_slice(&body.to_json(Dialect::Openai)).expect("JSON");
     assert_eq!(
         json,
         json!({ "error": {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeZone, Utc};
+use domain::policy::Dialect;
 use domain::priority::Priority;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
@@ -61,7 +62,7 @@ fn only_what_a_provider_may_know_goes_upstream() {
         ("via", "1.1 proxy"),
         ("x-stainless-os", "Linux"),
     ]);
-    let upstream = upstream_request_headers(&caller);
+    let upstream = upstream_request_headers(Dialect::Openai, &caller);
     assert_eq!(
         names(&upstream),
         ["accept", "accept-encoding", "content-type", "openai-beta", "user-agent"]
@@ -242,7 +243,7 @@ proptest! {
         }
         let _ = (tags(&all), priority(&all), user(&all), key_text(&all), caller_retries(&all));
         prop_assert!(retry_after(&all, now()).is_none_or(|wait| wait <= RETRY_AFTER_MAX));
-        upstream_request_headers(&all);
+        upstream_request_headers(Dialect::Openai, &all);
         caller_response_headers(&all);
     }
 }

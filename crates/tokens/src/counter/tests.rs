@@ -4,7 +4,7 @@ use domain::parts::{Part, PartKind, TextSize};
 use domain::policy::Encoding;
 use proptest::prelude::*;
 
-use super::{CACHED_BYTES_MIN, Counter, InputEstimate, guess_output, guess_text};
+use super::{Around, CACHED_BYTES_MIN, Counter, InputEstimate, guess_output, guess_text};
 use crate::books::{LEARNED_AFTER, Ratio, RatioBook};
 
 fn text(text: &str) -> Part<'_> {
@@ -23,8 +23,15 @@ fn medium(kind: PartKind, bytes: u64) -> Part<'static> {
     }
 }
 
+fn one_message() -> Around {
+    Around {
+        messages: 1,
+        preamble_tokens: 0,
+    }
+}
+
 fn estimate<'a>(encoding: Encoding, parts: impl IntoIterator<Item = Part<'a>>) -> InputEstimate {
-    Counter::new().estimate_input(encoding, Ratio::ONE, 1, parts)
+    Counter::new().estimate_input(encoding, Ratio::ONE, one_message(), parts)
 }
 
 #[test]
@@ -77,7 +84,7 @@ fn a_learned_ratio_moves_what_is_expected() {
         book.observe("m", before.guess_tokens, 2 * before.guess_tokens);
     }
     let counter = Counter::new();
-    let after = counter.estimate_input(Encoding::Ratio, book.ratio("m"), 1, [text(&sample)]);
+    let after = counter.estimate_input(Encoding::Ratio, book.ratio("m"), one_message(), [text(&sample)]);
     assert_eq!(
         after.guess_tokens, before.guess_tokens,
         "learning does not feed on itself"
@@ -93,7 +100,7 @@ fn a_ceiling_is_not_below_what_is_expected_however_dear_the_model_has_been() {
         book.observe("m", 1, 1_000);
     }
     let sample = "word ".repeat(400);
-    let estimate = Counter::new().estimate_input(Encoding::Ratio, book.ratio("m"), 1, [text(&sample)]);
+    let estimate = Counter::new().estimate_input(Encoding::Ratio, book.ratio("m"), one_message(), [text(&sample)]);
     assert!(estimate.expected_tokens > sample.len() as u64);
     assert!(estimate.ceiling_tokens >= estimate.expected_tokens);
 }
@@ -151,7 +158,7 @@ proptest! {
         encoding in prop::sample::select(vec![Encoding::O200kBase, Encoding::Cl100kBase]),
     ) {
         let counter = Counter::new();
-        let estimate = counter.estimate_input(encoding, Ratio::ONE, parts.len(), parts.iter().map(|part| text(part)));
+        let estimate = counter.estimate_input(encoding, Ratio::ONE, Around { messages: parts.len(), preamble_tokens: 0 }, parts.iter().map(|part| text(part)));
         prop_assert!(estimate.ceiling_tokens >= counter.count_text(encoding, &parts.concat()));
         prop_assert!(estimate.ceiling_tokens >= estimate.expected_tokens);
     }

@@ -1,6 +1,7 @@
 //! What is kept reads back, and holds no key.
 
 use bytes::Bytes;
+use domain::policy::Dialect;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 
@@ -22,7 +23,7 @@ fn a_request_reads_back_without_its_key() {
         let value = HeaderValue::from_bytes(value.as_bytes()).expect("a value");
         caller.append(HeaderName::from_static(name), value);
     }
-    let kept = KeptRequest::new(&caller, Bytes::from_static(b"{\"model\": 1}"));
+    let kept = KeptRequest::new(Dialect::Openai, &caller, Bytes::from_static(b"{\"model\": 1}"));
     let bytes = kept.clone().into_bytes();
     assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
     let read = KeptRequest::from_bytes(bytes).expect("it reads back");
@@ -43,7 +44,7 @@ proptest! {
 
     #[test]
     fn any_body_reads_back(body in proptest::collection::vec(any::<u8>(), 0..64)) {
-        let kept = KeptRequest::new(&HeaderMap::new(), Bytes::from(body));
+        let kept = KeptRequest::new(Dialect::Openai, &HeaderMap::new(), Bytes::from(body));
         prop_assert_eq!(KeptRequest::from_bytes(kept.clone().into_bytes()), Some(kept));
     }
 }

@@ -1,0 +1,213 @@
+//! The fields of OpenAI's `chat/completions`.
+
+use std::borrow::Cow;
+
+use domain::parts::PartKind;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::InspectError;
+use super::json::{each, member, string};
+use super::reading::{Reading, choices};
+
+pub(super) const FIELDS: [&str; 23] = [
+    "model",
+    "messages",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "n",
+    "user",
+    "metadata",
+    "tools",
+    "functions",
+    "response_format",
+    "prediction",
+    "service_tier",
+    "modalities",
+    "audio",
+    "web_search_options",
+    "search_parameters",
+    "plugins",
+    "models",
+    "route",
+    "provider",
+    "fallbacks",
+];
+
+pub(super) fn field<'a>(reading: &mut Reading<'a>, name: &'static str, raw: &'a RawValue) -> Result<(), InspectError> {
+    let text = raw.get();
+    match name {
+        "stream_options" => reading.stream_options(text),
+        "max_tokens" | "max_completion_tokens" => reading.cap(name, text),
+        "n" => {
+            reading.fields.choices = choices(name, text)?;
+            Ok(())
+        }
+        "tools" | "functions" => each(name, raw, &mut |element| {
+            reading.push(PartKind::Definition, element.get())
+        }),
+        "response_format" if text.starts_with('{') => reading.push(PartKind::Definition, text),
+        "prediction" if text.starts_with('{') => prediction(reading, text),
+        _ => refuse_billed(name, text),
+    }
+}
+
+fn prediction<'a>(reading: &mut Reading<'a>, text: &'a str) -> Result<(), InspectError> {
+    #[derive(Deserialize)]
+    struct Prediction<'a> {
+        #[serde(borrow)]
+        content: Option<&'a RawValue>,
+    }
+    match serde_json::from_str::<Prediction<'_>>(text) {
+        Ok(Prediction { content: Some(content) }) => self::content(reading, content),
+        Ok(Prediction { content: None }) => Ok(()),
+        Err(_) => reading.push(PartKind::Text, text),
+    }
+}
+
+/// The content of a message: a text, a list of parts, or null.
+fn content<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectError> {
+    match raw.get().as_bytes().first() {
+        Some(b'n') => Ok(()),
+        Some(b'[') => each("messages", raw, &mut |part| content_part(reading, part)),
+        _ => reading.push(PartKind::Text, raw.get()),
+    }
+}
+
+/// One part of a message. What is not known counts with all its JSON: more than the provider would count.
+fn content_part<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectError> {
+    #[derive(Deserialize)]
+    struct ContentPart<'a> {
+        #[serde(borrow)]
+        r#type: Option<Cow<'a, str>>,
+        #[serde(borrow)]
+        text: Option<&'a RawValue>,
+        #[serde(borrow)]
+        refusal: Option<&'a RawValue>,
+        #[serde(borrow)]
+        image_url: Option<&'a RawValue>,
+        #[serde(borrow)]
+        input_audio: Option<&'a RawValue>,
+        #[serde(borrow)]
+        file: Option<&'a RawValue>,
+    }
+    let Ok(part) = serde_json::from_str::<ContentPart<'a>>(raw.get()) else {
+        return reading.push(PartKind::Text, raw.get());
+    };
+    match (part.r#type.as_deref(), &part) {
+        (Some("text"), ContentPart { text: Some(text), .. }) => reading.push(PartKind::Text, text.get()),
+        (
+            Some("refusal"),
+            ContentPart {
+                refusal: Some(refusal), ..
+            },
+        ) => reading.push(PartKind::Text, refusal.get()),
+        (
+            Some("image_url"),
+            ContentPart {
+                image_url: Some(image), ..
+            },
+        ) => {
+            let kind = PartKind::Image {
+                is_low_detail: member(image, "detail").is_some_and(|detail| detail.get() == "\"low\""),
+            };
+            reading.push(kind, member(image, "url").map_or(image.get(), RawValue::get))
+        }
+        (
+            Some("input_audio"),
+            ContentPart {
+                input_audio: Some(audio),
+                ..
+            },
+        ) => {
+            let data = member(audio, "data").map_or(audio.get(), RawValue::get);
+            reading.push(PartKind::Audio, data)
+        }
+        (Some("file"), ContentPart { file: Some(file), .. }) => reading.push_file(member(file, "file_data"), file),
+        _ => reading.push(PartKind::Text, raw.get()),
+    }
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+}
+
+/// One call of a tool in an assistant's message: its name and what it was called with.
+fn tool_call<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectError> {
+    #[derive(Deserialize)]
+    struct ToolCall<'a> {
+        #[serde(borrow)]
+        function: Option<Call<'a>>,
+        #[serde(borrow)]
+        custom: Option<Call<'a>>,
+    }
+    match serde_json::from_str::<ToolCall<'a>>(raw.get()) {
+        Ok(ToolCall {
+            function: None,
+            custom: None,
+        })
+        | Err(_) => reading.push(PartKind::Text, raw.get()),
+        Ok(ToolCall { function, custom }) => [function, custom]
+            .into_iter()
+            .flatten()
+            .try_for_each(|call| reading.push_all([call.name, call.arguments, call.input])),
+    }
+}
+
+/// One field of a message.
+pub(super) fn message_field<'a>(reading: &mut Reading<'a>, key: &str, raw: &'a RawValue) -> Result<(), InspectError> {
+    if raw.get() == "null" {
+        return Ok(());
+    }
+    match key {
+        // Their tokens are part of the overhead of each message, or they are references.
+        "role" | "tool_call_id" | "audio" => Ok(()),
+        "content" => content(reading, raw),
+        "tool_calls" => each("messages", raw, &mut |call| tool_call(reading, call)),
+        "function_call" => match serde_json::from_str::<Call<'a>>(raw.get()) {
+            Ok(call) => reading.push_all([call.name, call.arguments, None]),
+            Err(_) => reading.push(PartKind::Text, raw.get()),
+        },
+        _ => reading.push(PartKind::Text, raw.get()),
+    }
+}
+
+/// Refuses what would make the provider bill something else than the model that was asked for, at the rates known here:
+/// other tiers, other models, output that is no text, searches. None of them has a price, so none can be held or charged.
+fn refuse_billed(field: &'static str, text: &str) -> Result<(), InspectError> {
+    let (is_harmless, remedy) = match field {
+        "service_tier" => return service_tier(field, text),
+        "modalities" => (
+            serde_json::from_str::<Option<Vec<String>>>(text)
+                .is_ok_and(|kinds| kinds.unwrap_or_default().iter().all(|kind| kind == "text")),
+            "only `text` is served",
+        ),
+        "models" | "route" | "provider" | "fallbacks" => (text == "null", "routes are configured in the gateway"),
+        "audio" | "web_search_options" | "search_parameters" | "plugins" => (text == "null", "leave it out"),
+        _ => (true, ""),
+    };
+    if is_harmless {
+        Ok(())
+    } else {
+        Err(InspectError::Refused { field, remedy })
+    }
+}
+
+/// Refuses tiers with other prices.
+pub(super) fn service_tier(field: &'static str, text: &str) -> Result<(), InspectError> {
+    match string(field, text)?.as_deref() {
+        None | Some("auto" | "default") => Ok(()),
+        _ => Err(InspectError::Refused {
+            field,
+            remedy: "use `auto` or `default`, or leave it out",
+        }),
+    }
+}
