@@ -19,7 +19,7 @@
 //!
 //! - While Redis does not answer, or answers one call too late, this gateway alone decides: it knows what runs here, and
 //!   what has ended here and Redis has not heard of. The same key may run at another gateway meanwhile, once at each. What
-//!   is claimed so is told when Redis is back: of two runs, the first that it hears of is the one it tells others of.
+//!   is claimed so is told when Redis is back: of two runs, everybody is told of the first that it hears of.
 //! - A Redis that is emptied forgets what has ended. What runs is put back by its renewal, within a third of the lease, and
 //!   never run twice at one gateway.
 //! - A gateway keeps `CLAIMS_MAX` claims in its memory. Beyond that the oldest that have ended are
@@ -202,7 +202,7 @@ impl Claim {
         match &self.claims {
             Claims::Memory(claims) => claims.renew(&self.claimant, now),
             Claims::Shared(claims) => claims.renew(&self.claimant, now),
-        }
+        };
     }
 
     /// The request has run: its answer is kept for [`IDEMPOTENCY_KEPT_MS`], or without one that it is lost.

@@ -93,7 +93,7 @@ impl Shared {
     }
 
     /// Extends the leases of these, which stand together.
-    pub(super) async fn renew_claims(&self, claimants: &[Claimant], now: Now) -> Result<(), CallFailed> {
+    pub(crate) async fn renew_claims(&self, claimants: &[Claimant], now: Now) -> Result<(), CallFailed> {
         self.timely(&scripts::RENEW_CLAIMS, now, |keys, args| {
             args.push(self.settings.lease_ms);
             args.push(IDEMPOTENCY_KEPT_MS);

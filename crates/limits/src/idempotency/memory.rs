@@ -91,12 +91,10 @@ impl MemoryClaims {
         self.kept_at(now).look(claimant)
     }
 
-    /// Extends the lease of a claim that is this request's. One that was forgotten is put back: nobody else has claimed.
-    pub(crate) fn renew(&self, claimant: &Claimant, now: Now) {
+    /// Extends the lease of a claim that is this request's and has not ended, but maybe its lease; false where it is not.
+    pub(crate) fn renew(&self, claimant: &Claimant, now: Now) -> bool {
         let mut kept = self.kept_at(now);
-        if kept.may_end(claimant) {
-            kept.run(claimant, self.lease_ms);
-        }
+        kept.find(claimant).is_some() && kept.may_end(claimant) && kept.run(claimant, self.lease_ms)
     }
 
     /// Keeps what became of a claim that is this request's, or of nobody; the first ending stands. Without a time, at the

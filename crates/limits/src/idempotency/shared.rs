@@ -126,8 +126,8 @@ impl SharedClaims {
     }
 
     /// Here alone: Redis hears of it with all others.
-    pub(super) fn renew(&self, claimant: &Claimant, now: Now) {
-        self.local.renew(claimant, now);
+    pub(super) fn renew(&self, claimant: &Claimant, now: Now) -> bool {
+        self.local.renew(claimant, now)
     }
 
     pub(super) async fn finish(&self, claimant: &Claimant, answer: Option<SealedAnswer>, now: Now) {
@@ -193,8 +193,8 @@ impl SharedClaims {
         match self.shared.end_claim(claimant, end, now).await {
             Ok(is_own) => {
                 self.shared.health.succeeded();
-                // What only this gateway can answer stays here.
-                if is_own && answer.is_some() == kept.is_some() {
+                // What only this gateway can answer stays here. Of two runs everybody tells of the same.
+                if !is_own || answer.is_some() == kept.is_some() {
                     self.local.forget(claimant);
                 }
                 true
@@ -242,7 +242,7 @@ impl SharedClaims {
 
     /// Extends the leases of everything that runs here, whether or not Redis answers.
     pub(crate) fn renew_here(&self, now: Now) {
-        for claimant in self.open_claimants() {
+        for claimant in self.claimants_here() {
             self.local.renew(&claimant, now);
         }
     }
@@ -253,8 +253,12 @@ impl SharedClaims {
         for claimants in self.together(self.endings.finished()) {
             self.shared.renew_claims(&claimants, now).await?;
         }
-        for mut claimants in self.together(self.open_claimants()) {
-            claimants.retain(|claimant| self.shares(claimant));
+        self.renew_open(self.claimants_here(), now).await
+    }
+
+    async fn renew_open(&self, claimants: Vec<Claimant>, now: Now) -> Result<(), CallFailed> {
+        for mut claimants in self.together(claimants) {
+            claimants.retain(|claimant| self.shares(claimant, now));
             if !claimants.is_empty() {
                 self.shared.renew_claims(&claimants, now).await?;
             }
@@ -273,15 +277,28 @@ impl SharedClaims {
         calls.map(<[Claimant]>::to_vec).collect()
     }
 
-    /// Whether it runs still; Redis is told so now, and has to hear of its end.
-    fn shares(&self, claimant: &Claimant) -> bool {
+    /// Whether it runs still, here too; Redis is told so now, and has to hear of its end.
+    fn shares(&self, claimant: &Claimant, now: Now) -> bool {
         let mut open = self.open.lock();
-        let open = open.get_mut(&claimant.request);
-        open.map(|open| open.is_shared = true).is_some()
+        let Some(open) = open.get_mut(&claimant.request) else {
+            return false;
+        };
+        let is_kept = self.local.renew(claimant, now);
+        open.is_shared |= is_kept;
+        is_kept
     }
 
-    fn open_claimants(&self) -> Vec<Claimant> {
+    /// What runs here.
+    pub(crate) fn claimants_here(&self) -> Vec<Claimant> {
         self.open.lock().values().map(|open| open.claimant).collect()
+    }
+
+    /// Renews one at once.
+    #[cfg(test)]
+    pub(crate) async fn renew_now(&self, request: RequestId, now: Now) {
+        let mut claimants = self.claimants_here();
+        claimants.retain(|claimant| claimant.request == request);
+        self.renew_open(claimants, now).await.expect("the server answers");
     }
 
     /// Tells Redis what it has not heard of, until this is dropped.

@@ -130,7 +130,7 @@ fn a_renewal_extends_the_lease_even_one_that_has_ended() {
     let one = claimant(1, 1, 1);
     assert_eq!(claims.claim(&one, now(0)), Ok(()));
     for at_ms in [50_000, 200_000] {
-        claims.renew(&one, now(at_ms));
+        assert!(claims.renew(&one, now(at_ms)));
         assert_eq!(
             claims.claim(&claimant(1, 2, 1), now(at_ms)),
             Err(Unclaimed::Running {
@@ -148,7 +148,7 @@ fn whoever_comes_late_changes_nothing_of_anothers() {
     assert_eq!(claims.claim(&late, now(0)), Ok(()));
     let free_ms = LEASE_MS + IDEMPOTENCY_KEPT_MS;
     assert_eq!(claims.claim(&owner, now(free_ms)), Ok(()));
-    claims.renew(&late, now(free_ms + 10));
+    assert!(!claims.renew(&late, now(free_ms + 10)));
     claims.release(&late);
     claims.finish(&late, answer(1), Some(now(free_ms + 10)));
     assert_eq!(
@@ -293,7 +293,9 @@ proptest! {
                     ended = Some((super::tests::key(key), request(number)));
                     claims.release(&claimant(key, number, body));
                 }
-                Step::Renew(key, request, body) => claims.renew(&claimant(key, request, body), now(now_ms)),
+                Step::Renew(key, request, body) => {
+                    claims.renew(&claimant(key, request, body), now(now_ms));
+                }
                 Step::Pass(ms) => now_ms += ms,
             }
             claims.sweep(now(now_ms));
