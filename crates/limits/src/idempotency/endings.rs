@@ -13,6 +13,9 @@ use super::memory::CLAIMS_MAX;
 
 /// Endings kept at most. Beyond it the oldest is dropped: its lease ends by itself, and its answer is lost for others.
 const ENDINGS_MAX: usize = CLAIMS_MAX;
+/// How often an answer is told without being heard, until it is told that it is lost: where large ones never arrive in
+/// time, they would be sent for ever.
+const ANSWER_TRIES_MAX: u32 = 3;
 
 /// How a claim ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +44,9 @@ impl Ending {
         })
     }
 
-    pub(super) fn answer_tries(&self) -> u32 {
-        self.answer_tries.load(Ordering::Relaxed)
+    /// Whether its answer is worth another try.
+    pub(super) fn tells_answer(&self) -> bool {
+        self.answer_tries.load(Ordering::Relaxed) < ANSWER_TRIES_MAX
     }
 
     /// Its answer was told and not heard.
@@ -112,10 +116,10 @@ impl Endings {
         finished.map(|ending| ending.claimant).collect()
     }
 
-    /// Answers are told again as if for the first time: Redis is back.
-    pub(super) fn forget_tries(&self) {
+    /// Every answer is worth one more try. Not three: one that never arrives would have Redis given up again.
+    pub(super) fn try_answers_again(&self) {
         for ending in self.untold.lock().iter() {
-            ending.answer_tries.store(0, Ordering::Relaxed);
+            ending.answer_tries.fetch_min(ANSWER_TRIES_MAX - 1, Ordering::Relaxed);
         }
     }
 

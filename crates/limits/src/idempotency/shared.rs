@@ -26,9 +26,6 @@ const RENEWED_MAX: usize = 50;
 const ENDINGS_AT_ONCE: usize = 64;
 /// The pause after an ending that the server did not take, in milliseconds.
 const ENDINGS_PAUSE_MS: u64 = 200;
-/// How often an answer is told without being heard, until it is told that it is lost: where large ones never arrive in
-/// time, they would be sent for ever.
-const ANSWER_TRIES_MAX: u32 = 3;
 /// What a claim takes in Redis beside its answer, in bytes, or a little more.
 const CLAIM_BYTES: u64 = 512;
 /// Bytes of claims with answers that this gateway gives to Redis in the time for which one is kept.
@@ -184,7 +181,7 @@ impl SharedClaims {
         };
         let answer = kept
             .as_ref()
-            .filter(|answer| ending.answer_tries() < ANSWER_TRIES_MAX && self.may_give(answer, now));
+            .filter(|answer| ending.tells_answer() && self.may_give(answer, now));
         let end = match (ending.how, answer) {
             (How::Finished, Some(answer)) => End::Answered(answer),
             (How::Finished, None) => End::Lost,
@@ -200,7 +197,9 @@ impl SharedClaims {
                 true
             }
             Err(failed) if answer.is_some() => {
-                ending.count_try();
+                if failed.may_have_run() {
+                    ending.count_try();
+                }
                 self.note_slow(&failed, now);
                 false
             }
@@ -321,9 +320,9 @@ impl SharedClaims {
         true
     }
 
-    /// Answers are told again that were not heard before.
-    pub(crate) fn forget_tries(&self) {
-        self.endings.forget_tries();
+    /// Redis is back: answers that were not heard before may be by now.
+    pub(crate) fn try_answers_again(&self) {
+        self.endings.try_answers_again();
     }
 
     async fn tell_some(&self, now: Now) -> bool {

@@ -540,7 +540,7 @@ impl RedisStore {
     }
 
     async fn tell_everything(&self, signs: &dyn LifeSigns) -> bool {
-        self.claims.forget_tries();
+        self.claims.try_answers_again();
         self.tell_all_endings(signs).await && self.renew_all(signs.now()).await.is_ok()
     }
 

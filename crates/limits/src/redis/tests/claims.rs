@@ -378,16 +378,22 @@ async fn an_answer_that_never_arrives_is_told_to_be_lost() {
 #[tokio::test]
 async fn a_full_server_keeps_nobody_from_running_once() {
     let server = RedisServer::start().await;
-    let (one, other) = two(&server).await;
+    let (mut one, other) = two(&server).await;
     let [run, released] = [claimed(&one, &key(1), 1).await, claimed(&one, &key(2), 2).await];
+    one.fall_silent();
     server.command(&["CONFIG", "SET", "maxmemory", "1kb"]).await;
     finish(&one, run, answer(b"sealed")).await;
+    assert_eq!(one.limits.unheard(), 1);
     released.release(one.now()).await;
+    assert_eq!(one.limits.unheard(), 1, "what makes room is taken");
     assert_eq!(unclaimed(&one, &key(1)).await, answered(1, answer(b"sealed")));
+    let third = claimed(&one, &key(3), 3).await;
+    assert!(is_running(&unclaimed(&one, &key(3)).await, 3));
+    drop(third);
     server.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
     one.until_back().await;
     other.until_back().await;
-    one.until_told().await;
+    assert!(one.store().claims.tell_all(&*one.signs).await);
     assert_eq!(unclaimed(&other, &key(1)).await, answered(1, answer(b"sealed")));
     drop(claimed(&other, &key(2), 3).await);
 }
