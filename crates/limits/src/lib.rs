@@ -39,6 +39,12 @@
 //! [`Limits::correct_upstream`] puts a provider's word on what its account has left beside the counters of that upstream.
 //! While it stands, the rates admit no more than that, and gates and readings go by it where it says less than they do.
 //!
+//! # Idempotency keys
+//!
+//! [`Limits::claim`] gives a caller's key to one request, as a [`Claim`] that ends once: with the answer, sealed, which is
+//! told to others for [`IDEMPOTENCY_KEPT_MS`]; with the word that it is lost; or free again. [`Unclaimed`] says what others
+//! are told. Gateways that share counters share claims, too.
+//!
 //! # Which store
 //!
 //! [`Limits::memory`] keeps everything in this process. [`Limits::redis`] keeps it in Redis, for all gateways that use the
@@ -55,6 +61,7 @@ mod explain;
 #[cfg(test)]
 mod fixture;
 mod hold;
+mod idempotency;
 mod limits;
 mod members;
 mod memory;
@@ -70,6 +77,9 @@ pub use admission::{Admission, BegunBudgets, BudgetKey, Now, ScopeLimits, Settin
 pub(crate) use admission::{BudgetBase, BudgetState};
 pub use denial::Denial;
 pub use hold::Hold;
+pub use idempotency::{
+    Claim, IDEMPOTENCY_KEPT_MS, IDEMPOTENT_ANSWER_BYTES_MAX, IdempotencyKey, SealedAnswer, Unclaimed,
+};
 pub use limits::Limits;
 pub use reading::Tightest;
 pub use redis::{LifeSigns, Mode, RedisSettings, RedisSettingsError};

@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use chrono_tz::Tz;
 use domain::estimate::Amounts;
+use domain::ids::RequestId;
 use domain::limits::Scope;
 use domain::priority::Priority;
 use domain::readings::{CounterStore, Explanation, Reading};
 
 use crate::hold::Parts;
+use crate::idempotency::memory::MemoryClaims;
+use crate::idempotency::{Claim, Claimant, Claims, IdempotencyKey, Unclaimed};
 use crate::memory::Memory;
 use crate::redis::{Connection, LifeSigns, Mode, RedisSettings, RedisSettingsError, RedisStore, Shared, TimeOf};
 use crate::{Admission, BegunBudgets, BudgetBase, BudgetKey, Denial, Hold, Now, ScopeLimits, Settings, UpstreamRoom};
@@ -20,6 +23,7 @@ use crate::{Admission, BegunBudgets, BudgetBase, BudgetKey, Denial, Hold, Now, S
 #[derive(Clone)]
 pub struct Limits {
     store: Store,
+    claims: Claims,
 }
 
 #[derive(Clone)]
@@ -38,6 +42,7 @@ impl Limits {
     /// Counters in this process's memory.
     pub fn memory(settings: Settings) -> Self {
         Self {
+            claims: Claims::Memory(Arc::new(MemoryClaims::new(settings.lease_ms))),
             store: Store::Memory(Arc::new(Memory::new(settings))),
         }
     }
@@ -59,8 +64,10 @@ impl Limits {
     ) -> Result<Self, RedisSettingsError> {
         let connection = Connection::open(redis)?;
         let shared = Shared::new(connection, settings, instance.to_owned(), time);
+        let store = RedisStore::new(shared);
         Ok(Self {
-            store: Store::Redis(RedisStore::new(shared)),
+            claims: Claims::Shared(Arc::clone(&store.claims)),
+            store: Store::Redis(store),
         })
     }
 
@@ -104,11 +111,11 @@ impl Limits {
         }
     }
 
-    /// What a shared store has not heard of yet: parts of requests that have ended.
+    /// What a shared store has not heard of yet: parts of requests that have ended, and claims.
     pub fn unheard(&self) -> usize {
         match &self.store {
             Store::Memory(_) => 0,
-            Store::Redis(store) => store.shared.outbox.len(),
+            Store::Redis(store) => store.shared.outbox.len() + store.claims.untold(),
         }
     }
 
@@ -156,6 +163,28 @@ impl Limits {
             Store::Memory(memory) => Memory::admit(memory, admission, now),
             Store::Redis(store) => store.admit(admission, now).await,
         }
+    }
+
+    /// Gives an idempotency key to a request, which is to run then, or says what became of the one that has it. `body_hash`
+    /// is that of the request's body. A request claims once.
+    ///
+    /// Dropped before it is answered, nothing is claimed.
+    ///
+    /// # Errors
+    /// [`Unclaimed`] says what to answer instead: nothing is to run.
+    pub async fn claim(
+        &self,
+        key: &IdempotencyKey,
+        body_hash: [u8; 32],
+        request: RequestId,
+        now: Now,
+    ) -> Result<Claim, Unclaimed> {
+        let claimant = Claimant {
+            key: *key,
+            body_hash,
+            request,
+        };
+        self.claims.claim(claimant, now).await
     }
 
     /// Ends what a request still holds in a shared store that this gateway had admitted and was killed before it ended. It
@@ -371,9 +400,10 @@ impl Limits {
         }
     }
 
-    /// Drops expired holds and idle scopes in a part of the counters in memory; [`Limits::SWEEPS_PER_ROUND`] calls see all
-    /// of them. Once a second is often enough.
+    /// Drops claims that are over, and expired holds and idle scopes in a part of the counters in memory;
+    /// [`Limits::SWEEPS_PER_ROUND`] calls see all of them. Once a second is often enough.
     pub fn sweep(&self, now: Now) {
+        self.claims.sweep(now);
         match &self.store {
             Store::Memory(memory) => memory.sweep(now),
             Store::Redis(store) => store.sweep(now),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
 
-use domain::ids::TenantId;
+use domain::ids::{KeyId, TenantId};
 use domain::limits::{Scope, Slot};
 use domain::periods::Span;
 
@@ -92,6 +92,17 @@ pub(crate) const BEATS_KEY: &str = "rate_limit:{gateways}:beats";
 /// What a part of a request has taken from the counters of one tag.
 pub(crate) fn record_key(tag: &str, name: impl Display) -> String {
     format!("rate_limit:{{{tag}}}:request:{name}")
+}
+
+/// A claim on an idempotency key stands with the counters of its API key's tenant.
+pub(crate) fn claim_key(tenant: TenantId, key: KeyId, hash: &[u8; 32]) -> String {
+    let tag = tag(&Scope::Key(key), Some(tenant));
+    // Writing to a string cannot fail.
+    let mut name = format!("rate_limit:{{{tag}}}:claim:{key}:");
+    for byte in hash {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
 }
 
 #[cfg(test)]

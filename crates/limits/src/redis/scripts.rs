@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 use super::connection::Script;
 
 macro_rules! script {
-    ($(#[$doc:meta])* $name:ident, $file:literal) => {
+    ($(#[$doc:meta])* $name:ident, $($file:literal),+) => {
         $(#[$doc])*
         pub(crate) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(concat!(include_str!("scripts/counters.lua"), "\n", include_str!($file))));
+            LazyLock::new(|| Script::new(concat!(include_str!("scripts/counters.lua") $(, "\n", include_str!($file))+)));
     };
 }
 
@@ -61,4 +61,27 @@ script!(
     /// Sets a budget's base.
     SET_BUDGET,
     "scripts/set_budget.lua"
+);
+script!(
+    /// Gives an idempotency key to a request.
+    CLAIM,
+    "scripts/claims.lua",
+    "scripts/claim.lua"
+);
+script!(
+    /// Reads what a claim has left.
+    READ_ANSWER,
+    "scripts/read_answer.lua"
+);
+script!(
+    /// Extends the leases of claims.
+    RENEW_CLAIMS,
+    "scripts/claims.lua",
+    "scripts/renew_claims.lua"
+);
+script!(
+    /// Ends a claim.
+    END_CLAIM,
+    "scripts/claims.lua",
+    "scripts/end_claim.lua"
 );

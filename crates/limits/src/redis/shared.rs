@@ -87,6 +87,25 @@ pub(crate) enum CallFailed {
     Unexpected,
 }
 
+impl CallFailed {
+    /// Whether it may have changed something, or may still do so.
+    pub(crate) fn may_have_run(&self) -> bool {
+        match self {
+            Self::Late => false,
+            Self::Call(error) => error.may_have_run(),
+            Self::Ended | Self::Unexpected => true,
+        }
+    }
+
+    /// Whether no answer came in time.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(
+            self,
+            Self::Late | Self::Call(CallError::TimedOut { .. } | CallError::Broken { .. })
+        )
+    }
+}
+
 impl From<Unexpected> for CallFailed {
     fn from(_: Unexpected) -> Self {
         Self::Unexpected
@@ -409,11 +428,9 @@ impl Shared {
     }
 
     fn counts_failure(&self, failed: &CallFailed) -> bool {
-        match failed {
-            CallFailed::Late | CallFailed::Call(CallError::TimedOut { .. } | CallError::Broken { .. }) => {
-                self.health.was_silent(self.timeout())
-            }
-            _ => self.health.failed(),
+        match failed.is_silence() {
+            true => self.health.was_silent(self.timeout()),
+            false => self.health.failed(),
         }
     }
 
@@ -959,7 +976,7 @@ impl Shared {
 
     /// A call that does nothing once it is late. Where our idea of the server's time was wrong, it is put right and the
     /// call made once more.
-    async fn timely(
+    pub(crate) async fn timely(
         &self,
         script: &Script,
         now: Now,
@@ -1047,12 +1064,7 @@ impl Shared {
         pending: &mut Pending,
         asked: usize,
     ) -> Result<Answer<'a>, CallFailed> {
-        let was_not_run = match &outcome {
-            Err(CallFailed::Late) => true,
-            Err(CallFailed::Call(error)) => !error.may_have_run(),
-            _ => false,
-        };
-        if was_not_run {
+        if outcome.as_ref().is_err_and(|failed| !failed.may_have_run()) {
             pending.groups.truncate(pending.groups.len().saturating_sub(asked));
         }
         outcome
@@ -1119,7 +1131,7 @@ fn latest(one: Now, other: Now) -> Now {
     }
 }
 
-fn word(value: Option<&Value>) -> Option<&[u8]> {
+pub(crate) fn word(value: Option<&Value>) -> Option<&[u8]> {
     match value {
         Some(Value::BulkString(bytes)) => Some(bytes),
         Some(Value::SimpleString(text)) => Some(text.as_bytes()),

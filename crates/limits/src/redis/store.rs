@@ -21,6 +21,7 @@ use super::shared::{Begun, CallFailed, Shared};
 use super::shared_hold::SharedHold;
 use crate::admission::BegunBudgets;
 use crate::hold::{Hold, Parts};
+use crate::idempotency::SharedClaims;
 use crate::memory::Memory;
 use crate::{Admission, BudgetBase, BudgetKey, Denial, Now, ScopeLimits, Settings, UpstreamRoom};
 
@@ -65,6 +66,7 @@ impl Local {
 
 pub(crate) struct RedisStore {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) claims: Arc<SharedClaims>,
     allowances: Allowances,
     local: Mutex<Local>,
     others: Mutex<Gateways>,
@@ -82,6 +84,7 @@ impl RedisStore {
     pub(crate) fn new(shared: Arc<Shared>) -> Arc<Self> {
         let memory = Arc::new(Memory::drained(shared.settings, 0));
         Arc::new(Self {
+            claims: SharedClaims::new(Arc::clone(&shared)),
             shared,
             allowances: Allowances::default(),
             local: Mutex::new(Local {
@@ -424,6 +427,7 @@ impl RedisStore {
         let renewals = async {
             loop {
                 tokio::time::sleep(Duration::from_millis(self.shared.settings.lease_ms / 3)).await;
+                self.claims.renew_here(signs.now());
                 if !self.shared.health.is_degraded()
                     && let Err(failed) = self.renew_all(signs.now()).await
                 {
@@ -439,7 +443,7 @@ impl RedisStore {
                 }
             }
         };
-        futures_util::join!(beats, renewals, endings);
+        futures_util::join!(beats, renewals, endings, self.claims.keep_telling(&*signs));
     }
 
     /// Connects before the first request, if that takes no longer than `within`.
@@ -466,6 +470,7 @@ impl RedisStore {
                 self.give_back(self.allowances.keys(), signs.now()).await;
             }
         };
+        let told = futures_util::future::join(told, self.claims.tell_all(&*signs));
         let _ = tokio::time::timeout(Duration::from_millis(RETURN_MS), told).await;
         let answered = self.others.lock().answered();
         let _ = self.shared.beat(&*signs, &answered, false, true).await;
@@ -535,6 +540,7 @@ impl RedisStore {
     }
 
     async fn tell_everything(&self, signs: &dyn LifeSigns) -> bool {
+        self.claims.try_answers_again();
         self.tell_all_endings(signs).await && self.renew_all(signs.now()).await.is_ok()
     }
 
@@ -566,7 +572,8 @@ impl RedisStore {
 
     async fn renew_all(&self, now: Now) -> Result<(), CallFailed> {
         let open = self.shared.open.all();
-        self.shared.renew(&open, now).await
+        self.shared.renew(&open, now).await?;
+        self.claims.renew_there(now).await
     }
 
     /// Calls for everybody's holds, and waits until they are counted. What a base has to contain of each journal.

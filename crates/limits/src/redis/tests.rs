@@ -3,6 +3,7 @@
 mod accounts;
 mod alike;
 mod budgets;
+mod claims;
 mod cluster;
 mod fixture;
 mod flushed;
