@@ -520,6 +520,7 @@ async fn the_time_for_a_request_is_over_even_while_there_is_more_to_read() {
         method: http::Method::POST,
         base_url: &provider.base_url(),
         endpoint: "chat/completions",
+        dialect: domain::policy::Dialect::Openai,
         credential: None,
         headers: http::HeaderMap::new(),
         body: body.to_string().into(),
