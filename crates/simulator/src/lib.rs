@@ -20,12 +20,21 @@
 
 mod account;
 mod answer;
+mod asked;
 pub mod behaviour;
-mod chat;
+mod cache;
 mod connection;
+mod dialect;
+mod failure;
+mod flight;
 mod gate;
+mod input;
 mod latency;
+mod models;
+mod provider;
 mod random;
+mod sending;
+mod serve;
 mod stats;
 mod traffic;
 
@@ -35,8 +44,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use parking_lot::Mutex;
@@ -51,8 +60,13 @@ pub use stats::Stats;
 pub use traffic::{Arrival, Traffic};
 
 use account::Account;
+use cache::SeenPrompts;
+use dialect::chat::Chat;
+use failure::Failure;
 use gate::Gate;
+use provider::Provider;
 use random::Random;
+use serve::serve;
 use stats::Counters;
 
 /// The longest body that is read, in bytes.
@@ -111,7 +125,7 @@ struct Shared {
     failures: Mutex<Random>,
     started: Instant,
     script: Mutex<VecDeque<Behaviour>>,
-    prompts: Mutex<answer::SeenPrompts>,
+    prompts: Mutex<SeenPrompts>,
 }
 
 /// A running provider. Dropping it stops it; [`Self::stop`] also waits for its end.
@@ -235,34 +249,22 @@ impl Drop for Simulator {
 
 fn router(shared: Arc<Shared>) -> Router {
     Router::new()
-        .route("/v1/chat/completions", post(chat::complete))
-        .route("/v1/models", get(models))
+        .route("/v1/chat/completions", post(serve::<Chat>))
+        .route("/v1/models", get(models::list))
         .route("/simulator/stats", get(stats))
         .fallback(not_found)
         .layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(shared)
 }
 
-async fn models(State(shared): State<Arc<Shared>>) -> Response {
-    let listed = shared.config.models.iter().map(|name| protocol::models::ListedModel {
-        name,
-        created_seconds: 0,
-    });
-    let body = protocol::models::models_body(listed);
-    ([(http::header::CONTENT_TYPE, "application/json")], body).into_response()
-}
-
 async fn stats(State(shared): State<Arc<Shared>>) -> Json<Stats> {
     Json(shared.counters.read())
 }
 
-async fn not_found() -> Response {
-    chat::failure(
-        StatusCode::NOT_FOUND,
-        "Nothing is served under this path.",
-        "invalid_request_error",
-        "unknown_url",
-    )
+async fn not_found(headers: HeaderMap) -> Response {
+    let message = "Nothing is served under this path.";
+    let failure = Failure::refused(StatusCode::NOT_FOUND, message, "unknown_url");
+    Provider::of(&headers).failed(&failure, "req_unknown_path")
 }
 
 #[cfg(test)]
