@@ -3,7 +3,7 @@
 use domain::usage::TokenUsage;
 use serde_json::json;
 
-use crate::asked::{Asked, Caching};
+use crate::asked::Asked;
 use crate::behaviour::Behaviour;
 use crate::cache::CacheUse;
 use crate::random::Random;
@@ -134,13 +134,8 @@ fn usage(asked: &Asked, behaviour: &Behaviour, cache: CacheUse, choices: &[Choic
         taken
     };
     let cache_read_tokens = take(behaviour.cached_tokens.unwrap_or(cache.read));
-    let (cache_write_5m_tokens, cache_write_1h_tokens) = match asked.caching {
-        Caching::Automatic => (0, 0),
-        Caching::Marked => (
-            take(behaviour.cache_write_5m_tokens.unwrap_or(cache.written_5m)),
-            take(behaviour.cache_write_1h_tokens.unwrap_or(cache.written_1h)),
-        ),
-    };
+    let cache_write_5m_tokens = take(behaviour.cache_write_5m_tokens.unwrap_or(cache.written_5m));
+    let cache_write_1h_tokens = take(behaviour.cache_write_1h_tokens.unwrap_or(cache.written_1h));
     TokenUsage {
         input_fresh_tokens,
         cache_read_tokens,
@@ -213,6 +208,11 @@ impl Choice {
             .map(|(nth, piece)| (piece.iter().collect(), tokens(nth)))
             .collect()
     }
+}
+
+/// A word that stands for a token.
+pub(crate) fn word_of(token: u64) -> &'static str {
+    WORDS[(token % WORDS.len() as u64) as usize]
 }
 
 /// A word of a stream, parted from the one before.

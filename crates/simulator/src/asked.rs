@@ -8,7 +8,7 @@ use crate::input::Input;
 /// How a provider's cache is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caching {
-    /// Nobody asks for it, and writing is free: a whole prompt that came before is read.
+    /// Nobody asks for it, and writing is free unless ordered: a whole prompt that came before is read.
     Automatic,
     /// What the caller marks is written, at a price, and read when it comes again.
     Marked,

@@ -16,8 +16,8 @@
 //! | `tool-call` | calls a tool instead of talking, where the dialect has tools |
 //! | `caches-prompts` | uses the cache for this request, whatever [`crate::SimulatorConfig::caches_prompts`] says |
 //! | `cached=64` | reads so much of the input from the cache |
-//! | `cache-write-5m=64` | writes so much of what is left to the cache, for five minutes (Anthropic) |
-//! | `cache-write-1h=64` | the same for an hour |
+//! | `cache-write-5m=64` | writes so much of what is left to the cache, for its shorter lifetime (Anthropic's five minutes) |
+//! | `cache-write-1h=64` | the same for its longer one (Anthropic's hour) |
 //! | `reset` | resets the connection instead of answering |
 //! | `reset-after-chunks=3` | resets it after so many chunks of a stream |
 //! | `error-after-chunks=3` | sends an error event after so many chunks and ends the stream |
@@ -69,9 +69,9 @@ pub struct Behaviour {
     pub caches_prompts: bool,
     /// How much of the input is read from the cache.
     pub cached_tokens: Option<u64>,
-    /// How much is written to it for five minutes, where the dialect has such writes.
+    /// How much is written to it for its shorter lifetime.
     pub cache_write_5m_tokens: Option<u64>,
-    /// How much is written to it for an hour, likewise.
+    /// How much is written to it for its longer lifetime.
     pub cache_write_1h_tokens: Option<u64>,
     /// Resets the connection before any byte.
     pub resets: bool,

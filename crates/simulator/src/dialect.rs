@@ -2,11 +2,8 @@
 //! everything between is the same for all of them. To add one, implement [`Dialect`] and give it a path in `lib.rs`.
 
 pub(crate) mod chat;
-//C
-//E
-//M
+pub(crate) mod messages;
 mod openai;
-//R
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -61,3 +58,6 @@ fn named_event(data: &Value) -> Bytes {
     let name = data["type"].as_str().unwrap_or_default();
     Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
 }
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -39,6 +39,7 @@ struct AnthropicModel<'a> {
     id: &'a str,
     display_name: &'a str,
     created_at: &'static str,
+    lifecycle: &'static str,
 }
 
 pub(crate) async fn list(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
@@ -63,6 +64,7 @@ pub(crate) async fn list(State(shared): State<Arc<Shared>>, headers: HeaderMap) 
                     id,
                     display_name: id,
                     created_at: "1970-01-01T00:00:00Z",
+                    lifecycle: "active",
                 })
                 .collect(),
             has_more: false,

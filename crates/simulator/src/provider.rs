@@ -37,7 +37,8 @@ impl Provider {
                 "Incorrect API key provided.",
                 "invalid_api_key",
             ),
-            Self::Anthropic => (api_key, "invalid x-api-key", "authentication_error"),
+            // Newer clients of theirs send the key as a bearer's.
+            Self::Anthropic => (api_key.or(bearer(headers)), "invalid x-api-key", "authentication_error"),
         };
         if credential.is_some() && given != credential {
             return Err(Failure::refused(StatusCode::UNAUTHORIZED, message, code));

@@ -19,13 +19,19 @@ const TEXTS_MAX: usize = 2_048;
 pub(super) fn usage(usage: &TokenUsage, behaviour: &Behaviour) -> Value {
     let prompt_tokens = behaviour.said_prompt_tokens.unwrap_or(usage.input_tokens());
     let completion_tokens = behaviour.said_completion_tokens.unwrap_or(usage.output_tokens);
-    json!({
+    let mut said = json!({
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
         "total_tokens": prompt_tokens.saturating_add(completion_tokens),
         "prompt_tokens_details": { "cached_tokens": usage.cache_read_tokens },
         "completion_tokens_details": { "reasoning_tokens": usage.reasoning_tokens },
-    })
+    });
+    // Older models know no such writes and say nothing of them.
+    let written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens;
+    if written > 0 {
+        said["prompt_tokens_details"]["cache_write_tokens"] = written.into();
+    }
+    said
 }
 
 /// A text of a request that may hold several.
