@@ -4,6 +4,7 @@
 pub(crate) mod chat;
 pub(crate) mod messages;
 mod openai;
+pub(crate) mod responses;
 
 use bytes::Bytes;
 use serde_json::Value;
