@@ -2,6 +2,7 @@
 //! everything between is the same for all of them. To add one, implement [`Dialect`] and give it a path in `lib.rs`.
 
 pub(crate) mod chat;
+pub(crate) mod embeddings;
 pub(crate) mod messages;
 mod openai;
 pub(crate) mod responses;

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `POST /v1/chat/completions` | OpenAI's chat, whole and streamed |
 //! | `POST /v1/responses` | OpenAI's responses, whole and streamed; nothing is kept to refer to |
+//! | `POST /v1/embeddings` | OpenAI's embeddings |
 //! | `POST /v1/messages` | Anthropic's messages, whole and streamed |
 //! | `POST /v1/messages/count_tokens` | what a message's input would be |
 //! | `GET /v1/models` | Anthropic's list where `anthropic-version` came, else OpenAI's |
@@ -82,6 +83,7 @@ pub use traffic::{Arrival, Traffic};
 use account::Account;
 use cache::SeenPrompts;
 use dialect::chat::Chat;
+use dialect::embeddings::Embeddings;
 use dialect::messages::{CountTokens, Messages};
 use dialect::responses::Responses;
 use failure::Failure;
@@ -273,6 +275,7 @@ fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(serve::<Chat>))
         .route("/v1/responses", post(serve::<Responses>))
+        .route("/v1/embeddings", post(serve::<Embeddings>))
         .route("/v1/messages", post(serve::<Messages>))
         .route("/v1/messages/count_tokens", post(serve::<CountTokens>))
         .route("/v1/models", get(models::list))
