@@ -27,8 +27,9 @@ use crate::flight::{Ending, Flight};
 use crate::upstream_health::Watch;
 
 /// How long a stream may be silent before its caller hears a comment, in milliseconds: proxies and callers take a connection
-/// that says nothing for dead, many of them after a minute or half of one.
-const KEEP_ALIVE_MS: u64 = 15_000;
+/// that says nothing for dead, many of them after a minute or half of one. A quarter of the longest silence that a provider is
+/// allowed, where that is shorter.
+const KEEP_ALIVE_MS_MAX: u64 = 15_000;
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// The caller's end of the stream.
@@ -156,6 +157,7 @@ async fn follow(
     let mut framer = SseFramer::new();
     let mut drain: Option<Drain> = None;
     let mut silent_since = Instant::now();
+    let keep_alive_ms = KEEP_ALIVE_MS_MAX.min(flight.gateway.client.timeouts().chunk_ms / 4);
     let ending = flight.gateway.ending.clone();
     loop {
         if listener.is_gone && drain.is_none() {
@@ -187,7 +189,7 @@ async fn follow(
             }
             next = body.next_chunk() => next,
             // What has been passed on so far are whole events, so a comment may stand here.
-            () = sleep_until(silent_since + Duration::from_millis(KEEP_ALIVE_MS)), if !listener.is_gone => {
+            () = sleep_until(silent_since + Duration::from_millis(keep_alive_ms)), if !listener.is_gone => {
                 silent_since = Instant::now();
                 match listener.pass(flight, Bytes::from_static(KEEP_ALIVE)).await {
                     Ok(()) => continue,
