@@ -2,6 +2,7 @@
 //! everything between is the same for all of them. To add one, implement [`Dialect`] and give it a path in `lib.rs`.
 
 pub(crate) mod chat;
+pub(crate) mod completions;
 pub(crate) mod embeddings;
 pub(crate) mod messages;
 mod openai;
@@ -63,3 +64,5 @@ fn named_event(data: &Value) -> Bytes {
 
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 //! | path | dialect |
 //! |---|---|
 //! | `POST /v1/chat/completions` | OpenAI's chat, whole and streamed |
+//! | `POST /v1/completions` | OpenAI's completions, whole and streamed |
 //! | `POST /v1/responses` | OpenAI's responses, whole and streamed; nothing is kept to refer to |
 //! | `POST /v1/embeddings` | OpenAI's embeddings |
 //! | `POST /v1/messages` | Anthropic's messages, whole and streamed |
@@ -83,6 +84,7 @@ pub use traffic::{Arrival, Traffic};
 use account::Account;
 use cache::SeenPrompts;
 use dialect::chat::Chat;
+use dialect::completions::Completions;
 use dialect::embeddings::Embeddings;
 use dialect::messages::{CountTokens, Messages};
 use dialect::responses::Responses;
@@ -274,6 +276,7 @@ impl Drop for Simulator {
 fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(serve::<Chat>))
+        .route("/v1/completions", post(serve::<Completions>))
         .route("/v1/responses", post(serve::<Responses>))
         .route("/v1/embeddings", post(serve::<Embeddings>))
         .route("/v1/messages", post(serve::<Messages>))
