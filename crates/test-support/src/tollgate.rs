@@ -258,8 +258,12 @@ impl Tollgate {
     pub async fn anthropic_model(&self) -> &'static str {
         let base_url = self.simulator.base_url();
         let upstream = self.upstream_of(Dialect::Anthropic, "anthropic", &base_url).await;
-        self.model(ANTHROPIC_MODEL, upstream, Some(Rates::flat(1_000_000_000, 2_000_000_000)))
-            .await;
+        self.model(
+            ANTHROPIC_MODEL,
+            upstream,
+            Some(Rates::flat(1_000_000_000, 2_000_000_000)),
+        )
+        .await;
         self.in_force().await;
         ANTHROPIC_MODEL
     }
