@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Duration, TimeZone, Utc};
 use control::actor::PersonActor;
+use control::catalogue::{CatalogueLoad, Presence};
 use control::keys::{Expiry, IssuedKey, KEYS_PER_PERSON_MAX, KeyDraft, KeyOwner};
 use control::limits::{LimitDraft, NodeLimits};
 use control::models::ModelDraft;
@@ -1100,6 +1101,114 @@ async fn prices_follow_each_other_without_gap_or_overlap() {
         for_members[0].model.routes.is_empty(),
         "routes are none of a member's business"
     );
+}
+
+fn load(models: &[&str], exchange: &str) -> CatalogueLoad {
+    CatalogueLoad {
+        models: models.iter().map(|name| (*name).to_owned()).collect(),
+        exchange: (!exchange.is_empty()).then(|| exchange.parse().unwrap()),
+        ..CatalogueLoad::default()
+    }
+}
+
+#[tokio::test]
+async fn the_catalogue_adds_what_is_missing_and_prices_what_is_there() {
+    let house = house().await;
+    let control = &house.control;
+    let operator = &house.operator;
+    let presence = async |name: &str, at: DateTime<Utc>| {
+        let exchange = Some("0.92".parse().unwrap());
+        let view = control.catalogue(&house.auditor, exchange, at).await.unwrap();
+        let entry = view.entries.into_iter().find(|entry| entry.model.name == name);
+        entry.unwrap().presence
+    };
+    let there = model("gpt-4o-mini", house.upstream);
+    control.create_model(operator, &there, now()).await.unwrap();
+    assert_eq!(presence("gpt-4o", now()).await, Presence::Absent);
+    assert_eq!(presence("gpt-4o-mini", now()).await, Presence::Unpriced);
+
+    let before = house.audited().await.len();
+    let asked = CatalogueLoad {
+        openai_upstream: Some(house.upstream),
+        ..load(&["gpt-4o-mini", "claude-haiku-5-5", "gpt-4o"], "0.92")
+    };
+    let loaded = control.load_catalogue(operator, &asked, now()).await.unwrap();
+    assert_eq!(loaded.created, ["gpt-4o", "claude-haiku-5-5"]);
+    assert_eq!(loaded.priced, ["gpt-4o-mini"]);
+    assert_eq!(house.audited().await.len(), before + 5, "two models and three prices");
+
+    let row = control.model(operator, "gpt-4o", now()).await.unwrap();
+    let price = row.price.unwrap();
+    assert_eq!(price.valid_from, now());
+    assert_eq!(price.rates.input_nanos_per_mtok, 2_300_000_000);
+    assert_eq!(price.rates.cache_read_nanos_per_mtok, 1_150_000_000);
+    assert_eq!(row.model.routes[0].upstream_id, house.upstream);
+    let routeless = control.model(operator, "claude-haiku-5-5", now()).await.unwrap();
+    assert!(routeless.model.routes.is_empty());
+    assert_eq!(
+        routeless.price.unwrap().tiers[0].rates.output_nanos_per_mtok,
+        2_300_000_000
+    );
+    let kept = control.model(operator, "gpt-4o-mini", now()).await.unwrap();
+    assert_eq!((kept.model.context_tokens, kept.version), (there.context_tokens, 1));
+    assert_eq!(presence("gpt-4o", now()).await, Presence::SamePrice);
+
+    let again = control.load_catalogue(operator, &asked, later(1)).await.unwrap();
+    assert_eq!(again.unchanged, ["gpt-4o", "gpt-4o-mini", "claude-haiku-5-5"]);
+    assert_eq!(house.audited().await.len(), before + 5);
+    control
+        .add_price(operator, "gpt-4o", &price_of(later(2)), later(2))
+        .await
+        .unwrap();
+    assert!(matches!(presence("gpt-4o", later(3)).await, Presence::OtherPrice(_)));
+    let again = control.load_catalogue(operator, &asked, later(3)).await.unwrap();
+    assert_eq!(again.priced, ["gpt-4o"]);
+}
+
+fn price_of(valid_from: DateTime<Utc>) -> PriceDraft {
+    price(Some(valid_from), 1)
+}
+
+#[tokio::test]
+async fn the_catalogue_is_loaded_whole_or_not_at_all_and_by_operators_only() {
+    let house = house().await;
+    let control = &house.control;
+    let before = house.audited().await.len();
+    let refused = async |actor: &Actor, asked: CatalogueLoad| control.load_catalogue(actor, &asked, now()).await;
+    let anthropic = CatalogueLoad {
+        anthropic_upstream: Some(house.upstream),
+        ..load(&["claude-opus-5-5"], "0.92")
+    };
+    for (field, asked) in [
+        ("exchange", load(&["gpt-4o"], "")),
+        ("models", load(&[], "0.92")),
+        ("models", load(&["gpt-4o", "made-up"], "0.92")),
+        ("anthropic_upstream", anthropic),
+    ] {
+        assert_field(field, refused(&house.operator, asked).await);
+    }
+    for actor in [&house.auditor, &house.manager, &house.member] {
+        assert_refused("load", refused(actor, load(&["gpt-4o"], "0.92")).await);
+    }
+    for actor in [&house.manager, &house.member] {
+        assert_refused("list", control.catalogue(actor, None, now()).await);
+    }
+    // The second of three cannot have another price at this very time.
+    control
+        .create_model(&house.operator, &model("gpt-4.1", house.upstream), now())
+        .await
+        .unwrap();
+    control
+        .add_price(&house.operator, "gpt-4.1", &price_of(now()), now())
+        .await
+        .unwrap();
+    let all = load(&["gpt-5.1", "gpt-4.1", "gpt-4o"], "0.92");
+    assert_field("valid_from", refused(&house.operator, all).await);
+    let view = control.catalogue(&house.operator, None, now()).await.unwrap();
+    assert_eq!((view.currency.as_str(), view.exchange), ("EUR", None));
+    let there = view.entries.iter().filter(|entry| entry.presence != Presence::Absent);
+    assert_eq!(there.count(), 1, "gpt-4.1, which was there before");
+    assert_eq!(house.audited().await.len(), before + 2);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod admission;
 mod alerts;
 mod backpressure;
+mod catalogue;
 mod chain;
 mod console;
 mod control;

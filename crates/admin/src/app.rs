@@ -32,6 +32,7 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/keys/:id/revoke") view=pages::keys::revoke ssr=SsrMode::Async />
                 <Route path=path!("/models") view=pages::models::list ssr=SsrMode::Async />
                 <Route path=path!("/models/new") view=pages::models::new ssr=SsrMode::Async />
+                <Route path=path!("/models/catalogue") view=pages::catalogue::view ssr=SsrMode::Async />
                 <Route path=path!("/models/edit") view=pages::models::edit ssr=SsrMode::Async />
                 <Route path=path!("/upstreams") view=pages::upstreams::list ssr=SsrMode::Async />
                 <Route path=path!("/upstreams/new") view=pages::upstreams::new ssr=SsrMode::Async />

@@ -5,6 +5,7 @@
 )]
 
 pub mod alerts;
+pub mod catalogue;
 pub mod connect;
 pub mod early_retries;
 pub mod explain;

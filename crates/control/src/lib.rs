@@ -8,6 +8,7 @@
 pub mod actor;
 pub mod alerts;
 pub mod audit;
+pub mod catalogue;
 pub mod early_retries;
 pub mod error;
 pub mod explain;
