@@ -203,8 +203,10 @@ fn upstream_field(form: &Filled<CatalogueForm>, dialect: Dialect, upstreams: &[U
                 .map(|upstream| (upstream.id.to_string(), upstream.name.clone())),
         )
         .collect();
-    let hint = format!("Who serves new models: upstreams that speak {dialect}. Without one they have no route yet.");
-    form.select(Field::new(name, "Upstream").hint(hint), value, options)
+    let hint =
+        "Who serves new models: upstreams that speak this provider's dialect. Without one they have no route yet.";
+    let field = form.select(Field::new(name, "Upstream").hint(hint), value, options);
+    view! { <div class="form">{field}</div> }.into_any()
 }
 
 /// The models of one provider; `chosen` where they can be chosen.
@@ -219,7 +221,7 @@ fn section(
         .entries
         .iter()
         .filter(|entry| entry.model.dialect == dialect)
-        .map(|entry| row(entry, chosen, format))
+        .flat_map(|entry| rows(entry, chosen, format))
         .collect();
     let currency = match catalogue.exchange {
         Some(_) => catalogue.currency.as_str(),
@@ -239,7 +241,6 @@ fn section(
                     figures("Cache write 5 min"),
                     figures("Cache write 1 h"),
                     figures("Output"),
-                    words("Long input"),
                     figures("Context"),
                     figures("Output cap"),
                     words("Ends on"),
@@ -251,7 +252,8 @@ fn section(
     .into_any()
 }
 
-fn row(entry: &CatalogueEntry, chosen: Option<&Vec<String>>, format: &Format) -> AnyView {
+/// A model's row, and one for each of its prices for long input.
+fn rows(entry: &CatalogueEntry, chosen: Option<&Vec<String>>, format: &Format) -> Vec<AnyView> {
     let model = &entry.model;
     let name = model.name.clone();
     let head = match chosen {
@@ -271,15 +273,28 @@ fn row(entry: &CatalogueEntry, chosen: Option<&Vec<String>>, format: &Format) ->
         Some(price) => (price.rates, &price.tiers),
         None => (model.rates, &model.tiers),
     };
-    view! {
+    let first = view! {
         <tr>
             <th scope="row" class="nowrap">{head}</th>
             <td>{presence(&entry.presence, format)}</td>
             {rate_cells(&rates, format)}
-            <td class="nowrap">{tiers.iter().map(|tier| tier_text(tier, format)).collect::<Vec<_>>().join("; ")}</td>
             <td class="number">{format::count(model.context_tokens)}</td>
             <td class="number">{format::count(model.output_cap_tokens)}</td>
             <td class="nowrap">{model.retires_on.map(format::date)}</td>
+        </tr>
+    };
+    std::iter::once(first.into_any())
+        .chain(tiers.iter().map(|tier| tier_row(tier, format)))
+        .collect()
+}
+
+fn tier_row(tier: &PriceTier, format: &Format) -> AnyView {
+    let above = format!("above {} input tokens", format::count(tier.above_input_tokens));
+    view! {
+        <tr class="continued">
+            <td colspan="2" class="quiet nowrap">{above}</td>
+            {rate_cells(&tier.rates, format)}
+            <td colspan="3"></td>
         </tr>
     }
     .into_any()
