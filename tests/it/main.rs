@@ -10,6 +10,7 @@ mod control;
 mod crash;
 mod endings;
 mod errors;
+mod estimates;
 mod explain;
 mod failover;
 mod fleet;

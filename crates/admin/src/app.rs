@@ -46,6 +46,7 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/queue") view=pages::queue::view ssr=SsrMode::Async />
                 <Route path=path!("/ledger") view=pages::ledger::list ssr=SsrMode::Async />
                 <Route path=path!("/ledger/:id") view=pages::ledger::entry ssr=SsrMode::Async />
+                <Route path=path!("/reports/estimates") view=pages::estimates::view ssr=SsrMode::Async />
                 <Route path=path!("/reports") view=pages::reports::view ssr=SsrMode::Async />
                 <Route path=path!("/people") view=pages::people::list ssr=SsrMode::Async />
                 <Route path=path!("/people/new") view=pages::people::new ssr=SsrMode::Async />

@@ -8,6 +8,7 @@ pub mod alerts;
 pub mod catalogue;
 pub mod connect;
 pub mod early_retries;
+pub mod estimates;
 pub mod explain;
 pub mod invitation;
 pub mod keys;

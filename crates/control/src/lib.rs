@@ -11,6 +11,7 @@ pub mod audit;
 pub mod catalogue;
 pub mod early_retries;
 pub mod error;
+pub mod estimates;
 pub mod explain;
 pub mod fields;
 pub mod jobs;

@@ -121,6 +121,66 @@ impl Totals {
     }
 }
 
+/// What was expected of requests beside what they used and cost, adjustments left out. What a provider did not report was
+/// charged as expected, so that such requests agree with themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Estimates {
+    /// Requests that ran.
+    pub requests: u64,
+    /// Of these, those whose usage was estimated here.
+    pub estimated_requests: u64,
+    /// Input in tokens, of all classes.
+    pub input: Estimated,
+    /// Output in tokens.
+    pub output: Estimated,
+    /// Cost in nano-units.
+    pub cost: Estimated,
+    /// Cost above the ceilings, which budgets had not held.
+    pub overrun: Nanos,
+}
+
+impl Estimates {
+    /// Those of the requests that a report adds up.
+    pub fn of(totals: &Totals) -> Self {
+        let nanos = |amount: Nanos| u64::try_from(amount.0).unwrap_or(0);
+        Self {
+            requests: totals.requests,
+            estimated_requests: totals.estimated_requests,
+            input: Estimated {
+                expected: totals.expected_input_tokens,
+                used: totals.usage.input_tokens(),
+            },
+            output: Estimated {
+                expected: totals.expected_output_tokens,
+                used: totals.usage.output_tokens,
+            },
+            cost: Estimated {
+                expected: nanos(totals.expected_cost),
+                used: nanos(totals.cost),
+            },
+            overrun: totals.overrun,
+        }
+    }
+}
+
+/// A figure as it was expected and as it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Estimated {
+    /// What rates held before the requests ran.
+    pub expected: u64,
+    /// What they used.
+    pub used: u64,
+}
+
+impl Estimated {
+    /// Expected by used in hundredths, rounded to the nearest; `None` where nothing was used, however much was expected.
+    pub fn ratio_hundredths(self) -> Option<u64> {
+        let used = u128::from(self.used);
+        let hundredths = (u128::from(self.expected) * 100 + used / 2).checked_div(used)?;
+        Some(u64::try_from(hundredths).unwrap_or(u64::MAX))
+    }
+}
+
 /// By what a report is divided. Users and keys are a tenant's, so that dividing by them also divides by tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grouping {

@@ -17,7 +17,7 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page};
-use crate::pages::{catalogue, limits};
+use crate::pages::{catalogue, estimates, limits};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, facts, figures, words};
@@ -166,6 +166,7 @@ pub fn edit() -> AnyView {
         } else {
             model_facts(&row, &upstreams)
         };
+        let estimates = estimates::of_model(&visit, visitor, &name).await?;
         let limits = limits::address_of(&Target::Node(Scope::Model(name.as_str().into())));
         let group_limits = row.model.group.as_ref().map(|group| {
             let href = limits::address_of(&Target::Node(Scope::ModelGroup(group.clone())));
@@ -179,6 +180,7 @@ pub fn edit() -> AnyView {
                 {price_list(&visit, &prices, is_operator)}
                 {is_operator.then(|| price_form(&visit, &name, &prices))}
             </section>
+            {estimates}
             <section class="card">{model}</section>
         };
         Ok(Page::new(name, content.into_any()))

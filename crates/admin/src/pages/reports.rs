@@ -16,11 +16,14 @@ use crate::error::{self, PageError};
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page};
+use crate::pages::estimates;
 use crate::pages::overview::completeness;
 use crate::shell;
 use crate::table::{self, Column, Tone, badge, figures, words};
 use crate::visit::{Visit, Visitor};
 
+/// Where the page is.
+const PATH: &str = "/reports";
 /// Where the CSV is.
 pub const CSV_PATH: &str = "/reports/monthly.csv";
 /// What a report can be divided by: the query's word and the heading.
@@ -61,6 +64,7 @@ pub fn view() -> AnyView {
                 format!("By the time of admission, in {} time.", format.zone()),
                 actions.into_any(),
             )}
+            {tabs(PATH)}
             {choices(&visit, visitor, &query, problem).await?}
             <div class="actions">{state_badge(report.report.completeness.state)} {completeness(&report.report.completeness, format)}</div>
             {cut}
@@ -68,6 +72,18 @@ pub fn view() -> AnyView {
         };
         Ok(Page::new("Report", content.into_any()))
     })
+}
+
+/// Links to the pages of reports, the one at `path` marked.
+pub fn tabs(path: &str) -> AnyView {
+    let links = [(PATH, "By month"), (estimates::PATH, "Estimates")]
+        .into_iter()
+        .map(|(href, text)| {
+            let current = (href == path).then_some("page");
+            view! { <a class="button" href=href aria-current=current>{text}</a> }
+        })
+        .collect_view();
+    view! { <nav class="actions" aria-label="Reports">{links}</nav> }.into_any()
 }
 
 /// The report as a file.
@@ -206,7 +222,7 @@ async fn choices(
     let has_next = query.month < Month::containing(visit.now(), visit.format.zone());
     Ok(view! {
         {problem}
-        <form class="card" method="get" action="/reports">
+        <form class="card" method="get" action=PATH>
             <div class="filters">
                 {form.text(Field::new("month", "Month").month(), &query.month.to_string())}
                 {tenants}
@@ -229,7 +245,7 @@ async fn choices(
 
 fn address_of(month: Month, query: &MonthlyQuery) -> String {
     let query = MonthlyQuery { month, ..query.clone() };
-    format!("/reports?{}", query_text(&query))
+    format!("{PATH}?{}", query_text(&query))
 }
 
 fn state_badge(state: MonthState) -> AnyView {
