@@ -135,14 +135,25 @@ async fn a_price_has_every_class_several_tiers_and_may_be_free() {
     let form = page.form(ADD_PRICE).fill_nth("tier_output[]", 1, "45");
     let page = operator.send(&form).await;
     assert_eq!(page.notices()[0], "The price was added.");
-    let prices = page.table(&["In force", "Long context"]);
+    let prices = page.table(&["In force", "Cache read"]);
     let row = &prices.rows[0];
     assert_eq!(row[0], "later");
     assert!(row[1].starts_with("1 Jan 2099"), "{row:?}");
     assert_eq!(row[3..8], ["free", "free", "free", "3.00", "free"]);
     assert_eq!(
-        row[8],
-        "above 200,000: 6.00 in, 22.50 out; above 500,000: 12.00 in, 45.00 out"
+        prices.rows[1][2..8],
+        ["above 200,000 input tokens", "6.00", "6.00", "6.00", "6.00", "22.50"]
+    );
+    assert_eq!(
+        prices.rows[2][2..8],
+        [
+            "above 500,000 input tokens",
+            "12.00",
+            "12.00",
+            "12.00",
+            "12.00",
+            "45.00"
+        ]
     );
 
     let copy = prices.links[0].clone();
@@ -151,7 +162,7 @@ async fn a_price_has_every_class_several_tiers_and_may_be_free() {
     assert_eq!(form.value("tier_above[]"), "200000");
     assert_eq!(form.value("valid_from"), "");
     let page = operator.send(&form.fill("input", "1.5")).await;
-    let row = &page.table(&["In force", "Long context"]).rows[1];
+    let row = &page.table(&["In force", "Cache read"]).rows[3];
     assert_eq!(row[0], "now");
     assert_eq!(row[3..8], ["1.50", "free", "free", "3.00", "free"]);
     let models = operator.visit("/models").await.table(&["Name", "Output price"]);

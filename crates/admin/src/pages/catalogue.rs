@@ -284,17 +284,18 @@ fn rows(entry: &CatalogueEntry, chosen: Option<&Vec<String>>, format: &Format) -
         </tr>
     };
     std::iter::once(first.into_any())
-        .chain(tiers.iter().map(|tier| tier_row(tier, format)))
+        .chain(tiers.iter().map(|tier| tier_row(tier, 2, 3, format)))
         .collect()
 }
 
-fn tier_row(tier: &PriceTier, format: &Format) -> AnyView {
+/// A row below a price's for one of its prices for long input, with so many columns before and after the five classes.
+pub fn tier_row(tier: &PriceTier, before: usize, after: usize, format: &Format) -> AnyView {
     let above = format!("above {} input tokens", format::count(tier.above_input_tokens));
     view! {
         <tr class="continued">
-            <td colspan="2" class="quiet nowrap">{above}</td>
+            <td colspan=before.to_string() class="quiet nowrap">{above}</td>
             {rate_cells(&tier.rates, format)}
-            <td colspan="3"></td>
+            <td colspan=after.to_string()></td>
         </tr>
     }
     .into_any()
@@ -312,16 +313,6 @@ pub fn rate_cells(rates: &Rates, format: &Format) -> AnyView {
     .map(|rate| view! { <td class="number">{format.bare_rate(rate)}</td> })
     .collect_view()
     .into_any()
-}
-
-/// A tier in a few words: `above 272,000: 4.00 in, 15.00 out`.
-pub fn tier_text(tier: &PriceTier, format: &Format) -> String {
-    format!(
-        "above {}: {} in, {} out",
-        format::count(tier.above_input_tokens),
-        format.bare_rate(tier.rates.input_nanos_per_mtok),
-        format.bare_rate(tier.rates.output_nanos_per_mtok)
-    )
 }
 
 fn presence(presence: &Presence, format: &Format) -> AnyView {

@@ -124,7 +124,7 @@ fn by_model(found: &EstimatesView, visitor: &Visitor, format: &Format) -> AnyVie
 
 fn caption(format: &Format) -> String {
     format!(
-        "Expected by used; below each ratio both figures, the expected one first. Money in {}.",
+        "Each ratio is expected ÷ used; the figures below it are expected / used. Money in {}.",
         format.currency()
     )
 }

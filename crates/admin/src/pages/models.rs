@@ -359,7 +359,11 @@ fn price_list(visit: &Visit, prices: &[StoredPrice], is_operator: bool) -> AnyVi
     let now = visit.now();
     let rows = prices
         .iter()
-        .map(|stored| price_row(stored, visit, now, is_operator))
+        .flat_map(|stored| {
+            let tiers = stored.price.tiers.iter();
+            let tiers = tiers.map(|tier| catalogue::tier_row(tier, 3, 1, &visit.format));
+            std::iter::once(price_row(stored, visit, now, is_operator)).chain(tiers)
+        })
         .collect();
     table::table(
         format!(
@@ -375,7 +379,6 @@ fn price_list(visit: &Visit, prices: &[StoredPrice], is_operator: bool) -> AnyVi
             figures("Cache write 5 min"),
             figures("Cache write 1 h"),
             figures("Output"),
-            words("Long context"),
             words(""),
         ],
         rows,
@@ -392,11 +395,6 @@ fn price_row(stored: &StoredPrice, visit: &Visit, now: chrono::DateTime<chrono::
     } else {
         badge("past", Tone::Quiet)
     };
-    let tiers: Vec<String> = price
-        .tiers
-        .iter()
-        .map(|tier| catalogue::tier_text(tier, format))
-        .collect();
     let id = price.id.to_string();
     let model = price.model.clone();
     let remove = (is_operator && price.valid_until.is_none_or(|end| end > now)).then(|| {
@@ -424,7 +422,6 @@ fn price_row(stored: &StoredPrice, visit: &Visit, now: chrono::DateTime<chrono::
             <td class="nowrap">{format.minute(price.valid_from)}</td>
             <td class="nowrap">{price.valid_until.map_or("open".to_owned(), |until| format.minute(until))}</td>
             {catalogue::rate_cells(&price.rates, format)}
-            <td>{tiers.join("; ")}</td>
             <td class="row-actions">
                 <div class="actions">{copy} {remove}</div>
             </td>
