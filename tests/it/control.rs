@@ -11,8 +11,9 @@ use control::models::ModelDraft;
 use control::people::PersonDraft;
 use control::prices::PriceDraft;
 use control::reports::{MonthlyQuery, ReportFilter};
-use control::rows::{AuditFilter, EntryFilter, KeyFilter, Person};
+use control::rows::{AuditFilter, EntryFilter, KeyFilter, KeyRow, LedgerEntry, Person};
 use control::sign_in::{ACCOUNT_FAILURES_MAX, PEER_FAILURES_MAX, SignInError};
+use control::tags::MonthlyTagQuery;
 use control::tenants::{TenantDraft, TenantVersions};
 use control::upstreams::{CredentialChange, UpstreamDraft};
 use control::{Actor, Control, ControlError, SystemRandom};
@@ -25,7 +26,7 @@ use domain::periods::{Month, Period};
 use domain::policy::{Dialect, Encoding, Route, Settings};
 use domain::prices::{Rates, Unpriced};
 use domain::priority::Priority;
-use domain::reports::Grouping;
+use domain::reports::{Grouping, TagTotals};
 use domain::usage::{TokenUsage, UsageSource};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -1544,6 +1545,171 @@ async fn everybody_reads_only_what_is_theirs() {
     let summaries = control.tenants(&house.operator, later(1)).await.unwrap();
     let spent: Nanos = summaries.iter().map(|summary| summary.spent.cost).sum();
     assert_eq!(spent, Nanos(7_000_000_007));
+}
+
+#[tokio::test]
+async fn reports_by_tag_agree_with_the_month_and_with_what_each_may_see() {
+    let house = house().await;
+    let control = &house.control;
+    let mine = house.issue(&house.member, Priority::Default).await.unwrap().row;
+    let theirs = house.issue(&house.colleague, Priority::Default).await.unwrap().row;
+    let other = control.own_tenant(&house.stranger).await.unwrap().unwrap().tenant.id;
+    let foreign_owner = KeyOwner::Person(house.stranger.person_id().unwrap());
+    let foreign = control
+        .issue_key(&house.stranger, other, foreign_owner, &key(Priority::Low), now())
+        .await
+        .unwrap()
+        .row;
+    let tagged = |tenant, key: &KeyRow, cost, seq, tags: &[(&str, &str)]| {
+        let mut entry = settlement(tenant, key.owner_id, key.id, cost, seq);
+        let tags = tags
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        entry.identity.tags = tags.collect();
+        entry
+    };
+    let search = ("project", "search");
+    let entries = [
+        tagged(house.acme, &mine, 1_000_000_000, 1, &[search, ("team", "web")]),
+        tagged(house.acme, &mine, 2_000_000_000, 2, &[]),
+        tagged(house.acme, &theirs, 4_000_000_000, 3, &[search]),
+        tagged(house.acme, &theirs, 8_000_000_000, 4, &[("project", "")]),
+        tagged(other, &foreign, 16_000_000_000, 5, &[("secret-plan", "merger")]),
+    ];
+    let batch = ShipBatch {
+        previous_seq: 0,
+        last_seq: 5,
+        settlements: entries.iter().collect(),
+        rejections: Vec::new(),
+    };
+    house.store.ensure_partitions(now()).await.unwrap();
+    house.store.ship_ledger("one", &batch).await.unwrap();
+
+    let month = Month::containing(now(), chrono_tz::Europe::Berlin);
+    let by_project = MonthlyTagQuery {
+        month,
+        tenant: None,
+        name: "project".to_owned(),
+    };
+    let whole_month = MonthlyQuery {
+        month,
+        filter: ReportFilter::default(),
+        grouping: Grouping::NONE,
+    };
+    // Values with what they cost in units, and what has no project.
+    let expected: [(_, _, &[(&str, i64)], i64, &[&str]); 6] = [
+        (
+            "operator",
+            &house.operator,
+            &[("", 8), ("search", 5)],
+            18,
+            &["project", "secret-plan", "team"],
+        ),
+        (
+            "auditor",
+            &house.auditor,
+            &[("", 8), ("search", 5)],
+            18,
+            &["project", "secret-plan", "team"],
+        ),
+        (
+            "manager",
+            &house.manager,
+            &[("", 8), ("search", 5)],
+            2,
+            &["project", "team"],
+        ),
+        ("member", &house.member, &[("search", 1)], 2, &["project", "team"]),
+        (
+            "colleague",
+            &house.colleague,
+            &[("", 8), ("search", 4)],
+            0,
+            &["project"],
+        ),
+        ("stranger", &house.stranger, &[], 16, &["secret-plan"]),
+    ];
+    for (who, actor, values, without, names) in expected {
+        let report = control
+            .monthly_tag_report(actor, &by_project, later(1))
+            .await
+            .unwrap()
+            .report;
+        let found: Vec<_> = report
+            .rows
+            .iter()
+            .map(|row| (row.value.as_str(), row.totals.cost))
+            .collect();
+        let wanted: Vec<_> = values
+            .iter()
+            .map(|(value, units)| (*value, Nanos::from_units(*units)))
+            .collect();
+        assert_eq!(found, wanted, "{who}");
+        assert_eq!(report.without.cost, Nanos::from_units(without), "{who}");
+        let sum: Nanos = report.rows.iter().map(|row| row.totals.cost).sum();
+        assert_eq!(sum + report.without.cost, report.totals.cost, "{who}");
+        let requests: u64 = report.rows.iter().map(|row| row.totals.requests).sum();
+        assert_eq!(requests + report.without.requests, report.totals.requests, "{who}");
+        let month_total = control
+            .monthly_report(actor, &whole_month, later(1))
+            .await
+            .unwrap()
+            .report
+            .totals;
+        assert_eq!(report.totals, TagTotals::of(&month_total), "{who}");
+        assert_eq!(control.tag_names(actor, month, None).await.unwrap(), names, "{who}");
+
+        let csv = control.monthly_tag_csv(actor, &by_project, later(1)).await.unwrap();
+        assert_eq!(csv.file_name, "tollgate-usage-2026-11-by-tag-project.csv");
+        let text = csv.bytes.map(Result::unwrap).concat().await;
+        let text = String::from_utf8(text).unwrap();
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        let cost = lines[0].iter().position(|name| *name == "cost_eur").unwrap();
+        let costs: Vec<Nanos> = lines[1..].iter().map(|line| line[cost].parse().unwrap()).collect();
+        let (total, rows) = costs.split_last().unwrap();
+        assert_eq!(rows.len(), values.len() + 1, "{who}");
+        assert_eq!(rows.iter().copied().sum::<Nanos>(), *total, "{who}");
+        assert_eq!(*total, report.totals.cost, "{who}");
+
+        let filter = EntryFilter {
+            tag: Some(("project".to_owned(), "search".to_owned())),
+            ..EntryFilter::default()
+        };
+        let page = control.ledger_entries(actor, &filter, None, 50).await.unwrap();
+        let cost: Nanos = page
+            .entries
+            .iter()
+            .map(|named| match &named.entry {
+                LedgerEntry::Settlement(entry) => entry.cost_nanos,
+                LedgerEntry::Rejection(_) => Nanos::ZERO,
+            })
+            .sum();
+        let of_search = wanted.iter().find(|(value, _)| *value == "search");
+        assert_eq!(cost, of_search.map_or(Nanos::ZERO, |(_, cost)| *cost), "{who}");
+    }
+
+    let of_acme = MonthlyTagQuery {
+        tenant: Some(house.acme),
+        ..by_project.clone()
+    };
+    assert_refused(
+        "report",
+        control.monthly_tag_report(&house.stranger, &of_acme, now()).await,
+    );
+    assert_refused(
+        "file",
+        control.monthly_tag_csv(&house.foreign_manager, &of_acme, now()).await,
+    );
+    assert_refused(
+        "names",
+        control.tag_names(&house.stranger, month, Some(house.acme)).await,
+    );
+    let report = control
+        .monthly_tag_report(&house.operator, &of_acme, later(1))
+        .await
+        .unwrap()
+        .report;
+    assert_eq!(report.totals.cost, Nanos::from_units(15));
 }
 
 #[tokio::test]

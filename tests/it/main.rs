@@ -30,5 +30,6 @@ mod rehearsal;
 mod secrets;
 mod sessions;
 mod spending;
+mod tags;
 mod tidy;
 mod troubleshooting;

@@ -35,6 +35,8 @@ pub mod rows;
 pub mod sessions;
 pub mod settings;
 pub mod sign_in;
+pub mod tags;
+mod tags_csv;
 pub mod tenants;
 pub mod tokens;
 pub mod upstreams;

@@ -163,6 +163,49 @@ impl Estimates {
     }
 }
 
+/// What a report by tag adds up: sums over settlements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TagTotals {
+    /// Requests that ran.
+    pub requests: u64,
+    /// Of these, those that provider or gateway failed.
+    pub failed_requests: u64,
+    /// What they used.
+    pub usage: TokenUsage,
+    /// What they cost, before adjustments: these have no tags.
+    pub cost: Nanos,
+}
+
+impl TagTotals {
+    /// Those of the requests that a report adds up.
+    pub fn of(totals: &Totals) -> Self {
+        Self {
+            requests: totals.requests,
+            failed_requests: totals.failed_requests,
+            usage: totals.usage,
+            cost: totals.cost,
+        }
+    }
+
+    /// What is left of these without `part`, which is contained in them.
+    pub fn without(&self, part: &Self) -> Self {
+        let (all, less) = (&self.usage, &part.usage);
+        Self {
+            requests: self.requests.saturating_sub(part.requests),
+            failed_requests: self.failed_requests.saturating_sub(part.failed_requests),
+            usage: TokenUsage {
+                input_fresh_tokens: all.input_fresh_tokens.saturating_sub(less.input_fresh_tokens),
+                cache_read_tokens: all.cache_read_tokens.saturating_sub(less.cache_read_tokens),
+                cache_write_5m_tokens: all.cache_write_5m_tokens.saturating_sub(less.cache_write_5m_tokens),
+                cache_write_1h_tokens: all.cache_write_1h_tokens.saturating_sub(less.cache_write_1h_tokens),
+                output_tokens: all.output_tokens.saturating_sub(less.output_tokens),
+                reasoning_tokens: all.reasoning_tokens.saturating_sub(less.reasoning_tokens),
+            },
+            cost: self.cost - part.cost,
+        }
+    }
+}
+
 /// A figure as it was expected and as it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimated {
