@@ -24,7 +24,7 @@ async fn an_operator_begins_with_models_of_the_catalogue() {
     let mut operator = Window::operator(&tollgate).await;
     let link = operator.visit("/models").await.link("Catalogue");
     let page = operator.visit(&link).await;
-    assert!(page.content().contains("list prices as of 30 Nov 2026"));
+    assert!(page.content().contains("list prices as of 18 Nov 2026"));
     assert_eq!(page.table(&COLUMNS).cell("gpt-4o", "Here"), "new");
     let form = page.form(LOAD);
     assert_eq!(

@@ -29,7 +29,7 @@ async fn a_month_is_divided_by_the_values_of_a_tag() {
     let (tenant, key) = tollgate.tenant_with_key(NodeLimits::default()).await;
     let mut operator = Window::operator(&tollgate).await;
     let page = operator.visit("/reports").await;
-    assert!(!page.content().contains("By tag"), "there is none yet");
+    assert!(!page.content().contains("By a tag instead"), "there is none yet");
     for tags in [
         "project=search,cost_centre=42",
         "project=search",

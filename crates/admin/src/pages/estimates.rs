@@ -82,7 +82,10 @@ pub async fn of_model(visit: &Visit, visitor: &Visitor, model: &str) -> Result<A
     } else {
         let rows = rows
             .into_iter()
-            .map(|(name, estimates)| row(name.into_any(), &estimates, &visit.format))
+            .map(|(name, estimates)| {
+                let head = view! { <span class="nowrap">{name}</span> };
+                row(head.into_any(), &estimates, &visit.format)
+            })
             .collect();
         table::table(caption(&visit.format), &columns("Time"), rows)
     };

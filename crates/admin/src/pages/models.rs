@@ -367,8 +367,9 @@ fn price_list(visit: &Visit, prices: &[StoredPrice], is_operator: bool) -> AnyVi
         .collect();
     table::table(
         format!(
-            "In {} per million tokens, the latest first. What was charged stays charged.",
-            visit.format.currency()
+            "In {} per million tokens, the latest first, in {} time. What was charged stays charged.",
+            visit.format.currency(),
+            visit.format.zone()
         ),
         &[
             words("In force"),
@@ -419,8 +420,8 @@ fn price_row(stored: &StoredPrice, visit: &Visit, now: chrono::DateTime<chrono::
     view! {
         <tr>
             <td>{state}</td>
-            <td class="nowrap">{format.minute(price.valid_from)}</td>
-            <td class="nowrap">{price.valid_until.map_or("open".to_owned(), |until| format.minute(until))}</td>
+            <td class="nowrap">{format.bare_minute(price.valid_from)}</td>
+            <td class="nowrap">{price.valid_until.map_or("open".to_owned(), |until| format.bare_minute(until))}</td>
             {catalogue::rate_cells(&price.rates, format)}
             <td class="row-actions">
                 <div class="actions">{copy} {remove}</div>
@@ -444,7 +445,7 @@ fn price_form(visit: &Visit, model: &str, prices: &[StoredPrice]) -> AnyView {
     view! {
         <h3 id=PRICE_FORM>"Add a price"</h3>
         {form.summary()}
-        <form class="form" method="post" action=AddPrice::PATH>
+        <form class="form form-wide" method="post" action=AddPrice::PATH>
             <input type="hidden" name="model" value=model.to_owned() />
             <p class="quiet">
                 {format!("In {currency} per million tokens. 0 is a price: free. An empty cache price is the input's.")}

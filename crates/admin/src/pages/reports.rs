@@ -231,6 +231,14 @@ async fn choices(
             }
         })
         .collect_view();
+    let divisions = tag.is_none().then(|| {
+        view! {
+            <div class="field" role="group" aria-labelledby="by-label">
+                <span class="label" id="by-label">"Divided by"</span>
+                <div class="check-list">{boxes}</div>
+            </div>
+        }
+    });
     let problem = problem.map(|problem| view! { <p class="notice notice-bad" role="alert">{problem}</p> });
     let previous = address_of(query.month.previous(), query, tag);
     let next = address_of(query.month.next(), query, tag);
@@ -246,10 +254,7 @@ async fn choices(
                     <button class="button" type="submit">"Show"</button>
                 </div>
             </div>
-            <div class="field" role="group" aria-labelledby="by-label">
-                <span class="label" id="by-label">"Divided by"</span>
-                <div class="check-list">{boxes}</div>
-            </div>
+            {divisions}
         </form>
         <nav class="pager" aria-label="Months">
             <a class="button" href=previous rel="prev">{format!("← {}", format::month_name(query.month.previous()))}</a>

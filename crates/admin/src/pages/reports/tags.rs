@@ -56,8 +56,7 @@ pub(super) async fn field(
     let options = std::iter::once((String::new(), "None".to_owned()))
         .chain(names.into_iter().map(|name| (name.clone(), name)))
         .collect();
-    let field = Field::new("tag", "By tag").hint("In place of the divisions below.");
-    Ok(Filled::<()>::blank(()).select(field, chosen, options))
+    Ok(Filled::<()>::blank(()).select(Field::new("tag", "By a tag instead"), chosen, options))
 }
 
 /// The report as a page.
