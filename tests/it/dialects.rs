@@ -196,7 +196,7 @@ async fn every_stream_passes_as_it_is_and_is_booked_at_its_usage() {
 }
 
 #[tokio::test]
-async fn f10_no_call_gets_past_a_limit_that_another_has_used_up() {
+async fn no_call_gets_past_a_limit_that_another_has_used_up() {
     let once = NodeLimits {
         requests_per_minute: Some(1),
         ..NodeLimits::default()
@@ -251,7 +251,7 @@ async fn a_spent_budget_closes_every_call_but_those_that_cost_nothing() {
 }
 
 #[tokio::test]
-async fn f8_whatever_ends_a_call_of_any_kind_its_slot_is_free_again() {
+async fn whatever_ends_a_call_of_any_kind_its_slot_is_free_again() {
     let (tollgate, tenant, key) = start().await;
     let mut calls = 0;
     for call in CALLS {
@@ -303,7 +303,7 @@ async fn an_error_within_a_stream_comes_in_its_dialect() {
 }
 
 #[tokio::test]
-async fn f21_a_caller_that_leaves_any_stream_is_charged_what_was_generated() {
+async fn a_caller_that_leaves_any_stream_is_charged_what_was_generated() {
     let (tollgate, tenant, key) = start().await;
     for call in STREAMED {
         let body = streamed(call, "Hello. [[sim: tokens=50 hold-after-chunks=8]]");
@@ -331,7 +331,7 @@ async fn f21_a_caller_that_leaves_any_stream_is_charged_what_was_generated() {
 }
 
 #[tokio::test]
-async fn f19_usage_that_nobody_reports_is_estimated_with_reasoning_and_tool_calls() {
+async fn usage_that_nobody_reports_is_estimated_with_reasoning_and_tool_calls() {
     let (tollgate, tenant, key) = start().await;
     for call in ["chat/completions", "responses", "messages"] {
         for more in ["", "tool-call"] {

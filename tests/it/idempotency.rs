@@ -54,7 +54,7 @@ fn replayed() -> (String, i16) {
 }
 
 #[tokio::test]
-async fn f13_the_same_request_sent_again_is_answered_from_the_record_and_charged_once() {
+async fn the_same_request_sent_again_is_answered_from_the_record_and_charged_once() {
     let tollgate = Tollgate::start().await;
     let (tenant, key) = tollgate.tenant_with_key(NodeLimits::default()).await;
     let body = chat_body("Hello. [[sim: tokens=25]]");
