@@ -90,9 +90,13 @@ fn content_part<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), 
         #[serde(borrow)]
         file: Option<&'a RawValue>,
     }
-    let Ok(part) = serde_json::from_str::<ContentPart<'a>>(raw.get()) else {
+    if !raw.get().starts_with('{') {
         return reading.push(PartKind::Text, raw.get());
-    };
+    }
+    let part = serde_json::from_str::<ContentPart<'a>>(raw.get()).map_err(|_| InspectError::WrongType {
+        field: "messages",
+        expected: "a list of messages whose parts have each of their fields once",
+    })?;
     match (part.r#type.as_deref(), &part) {
         (Some("text"), ContentPart { text: Some(text), .. }) => reading.push(PartKind::Text, text.get()),
         (
