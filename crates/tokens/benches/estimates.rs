@@ -59,7 +59,7 @@ const KINDS: [(&str, &[&str]); 6] = [
         &[
             "fn sum(values: &[i64]) -> Option<i64> {\n    values.iter().try_fold(0_i64, |sum, value| sum.checked_add(*value))\n}\n",
             "for (const [name, value] of Object.entries(settings)) {\n  if (value === undefined) continue;\n  target[name] = value;\n}\n",
-            "select tenant_id, count(*) as requests\nfrom settlements\nwhere admitted_at >= $1\ngroup by tenant_id\norder by requests desc;\n",
+            "def total(rows):\n    \"\"\"Adds up what is left of each.\"\"\"\n    return sum(row.amount for row in rows if not row.is_void)\n",
         ],
     ),
     (
