@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::browser;
 use crate::check;
+use crate::fuzz;
 use crate::postgres;
 use crate::prepare;
 use crate::process;
@@ -50,7 +51,8 @@ fn all(workspace: &Workspace, steps: &mut Steps, results: &mut Vec<String>) -> R
             .env("TOLLGATE_TEST_PYTHON", python)
             .env("TOLLGATE_SITE_DIR", site);
         run_tests(&mut cargo, results)
-    })
+    })?;
+    steps.step("fuzzing", || fuzz::fuzz(workspace, fuzz::TEST_SECONDS))
 }
 
 /// Shows what cargo says as it comes and keeps the lines with results.
