@@ -1,15 +1,12 @@
 //! The answer to a request: a pure function of it.
 
-use std::collections::{HashSet, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
-
-use domain::parts::PartKind;
 use domain::usage::TokenUsage;
-use protocol::request::InferenceRequest as ChatRequest;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::asked::Asked;
 use crate::behaviour::Behaviour;
-use crate::random::{Random, prompt_seed};
+use crate::cache::CacheUse;
+use crate::random::Random;
 
 /// Fewest words of an answer whose length nobody ordered.
 const WORDS_MIN: u64 = 20;
@@ -17,10 +14,6 @@ const WORDS_MIN: u64 = 20;
 const WORDS_MAX: u64 = 120;
 /// Most words of all choices together, whatever is ordered.
 pub(crate) const WORDS_GENERATED_MAX: u64 = 200_000;
-/// How many prompts are remembered for the cache.
-const SEEN_PROMPTS_MAX: usize = 10_000;
-/// The cache answers in blocks of so many tokens.
-const CACHE_BLOCK_TOKENS: u64 = 16;
 
 const WORDS: [&str; 48] = [
     "the",
@@ -76,63 +69,89 @@ const WORDS: [&str; 48] = [
 /// What is generated, before it is put into JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    /// `chatcmpl-...`.
-    pub(crate) id: String,
-    /// One list of words for each choice: reasoning first.
+    /// What its ids are made of.
+    seed: u64,
+    /// All that was generated, shown or not.
     pub(crate) choices: Vec<Choice>,
     /// What all of it uses.
     pub(crate) usage: TokenUsage,
 }
 
+/// One answer of those that were asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
+    /// What is thought before anything is said.
     pub(crate) reasoning: Vec<&'static str>,
     pub(crate) words: Vec<&'static str>,
-    pub(crate) finish_reason: &'static str,
+    pub(crate) ending: Ending,
+}
+
+/// Why a choice ends where it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Said,
+    Capped,
+    ToolCalled,
 }
 
 impl Answer {
-    pub(crate) fn to(request: &ChatRequest, behaviour: &Behaviour, is_prompt_seen: bool) -> Self {
-        let seed = prompt_seed(request);
-        let cap = request
-            .output_cap_tokens()
+    /// What the cache does is found, unless it is ordered.
+    pub(crate) fn to(asked: &Asked, behaviour: &Behaviour, cache: CacheUse) -> Self {
+        let seed = asked.input.seed();
+        let cap = asked
+            .output_cap_tokens
             .unwrap_or(u64::MAX)
-            .min(WORDS_GENERATED_MAX / u64::from(request.choices()));
-        let choices: Vec<Choice> = (0..u64::from(request.choices()))
+            .min(WORDS_GENERATED_MAX / u64::from(asked.choices.max(1)));
+        let choices: Vec<Choice> = (0..u64::from(asked.choices))
             .map(|index| {
                 let mut random = Random::of(seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-                Choice::generate(request.model(), behaviour, cap, &mut random)
+                Choice::generate(asked, behaviour, cap, &mut random)
             })
             .collect();
-        let count = |words: fn(&Choice) -> usize| choices.iter().map(|choice| words(choice) as u64).sum::<u64>();
-        let reasoning_tokens = count(|choice| choice.reasoning.len());
-        let input = input_tokens(request);
-        let cached = if is_prompt_seen {
-            input - input % CACHE_BLOCK_TOKENS
-        } else {
-            0
-        };
-        let cache_read_tokens = behaviour.cached_tokens.unwrap_or(cached).min(input);
         Self {
-            id: format!("chatcmpl-{seed:016x}"),
-            usage: TokenUsage {
-                input_fresh_tokens: input - cache_read_tokens,
-                cache_read_tokens,
-                output_tokens: reasoning_tokens + count(|choice| choice.words.len()),
-                reasoning_tokens,
-                ..TokenUsage::default()
-            },
+            seed,
+            usage: usage(asked, behaviour, cache, &choices),
             choices,
         }
+    }
+
+    /// Its id, and those of its parts: the same but for the prefix.
+    pub(crate) fn id(&self, prefix: &str) -> String {
+        format!("{prefix}{:016x}", self.seed)
+    }
+}
+
+fn usage(asked: &Asked, behaviour: &Behaviour, cache: CacheUse, choices: &[Choice]) -> TokenUsage {
+    if asked.is_free {
+        return TokenUsage::default();
+    }
+    let count = |words: fn(&Choice) -> usize| choices.iter().map(|choice| words(choice) as u64).sum::<u64>();
+    let reasoning_tokens = count(|choice| choice.reasoning.len());
+    let mut input_fresh_tokens = asked.input.counted();
+    let mut take = |wanted: u64| {
+        let taken = wanted.min(input_fresh_tokens);
+        input_fresh_tokens -= taken;
+        taken
+    };
+    let cache_read_tokens = take(behaviour.cached_tokens.unwrap_or(cache.read));
+    let cache_write_5m_tokens = take(behaviour.cache_write_5m_tokens.unwrap_or(cache.written_5m));
+    let cache_write_1h_tokens = take(behaviour.cache_write_1h_tokens.unwrap_or(cache.written_1h));
+    TokenUsage {
+        input_fresh_tokens,
+        cache_read_tokens,
+        cache_write_5m_tokens,
+        cache_write_1h_tokens,
+        output_tokens: reasoning_tokens + count(|choice| choice.words.len()),
+        reasoning_tokens,
     }
 }
 
 impl Choice {
-    fn generate(model: &str, behaviour: &Behaviour, cap: u64, random: &mut Random) -> Self {
+    fn generate(asked: &Asked, behaviour: &Behaviour, cap: u64, random: &mut Random) -> Self {
         let wanted = behaviour
             .output_tokens
             .unwrap_or_else(|| random.between(WORDS_MIN, WORDS_MAX));
-        let reasons = model.contains("reason");
+        let reasons = asked.wants_thoughts || asked.model.contains("reason");
         let thought = behaviour
             .reasoning_tokens
             .unwrap_or(if reasons { wanted / 2 } else { 0 })
@@ -146,10 +165,10 @@ impl Choice {
         Self {
             reasoning: words(thought.min(given)),
             words: words(given.saturating_sub(thought)),
-            finish_reason: match (given < wanted, behaviour.calls_tool) {
-                (true, _) => "length",
-                (false, true) => "tool_calls",
-                (false, false) => "stop",
+            ending: match (given < wanted, behaviour.calls_tool) {
+                (true, _) => Ending::Capped,
+                (false, true) => Ending::ToolCalled,
+                (false, false) => Ending::Said,
             },
         }
     }
@@ -159,65 +178,44 @@ impl Choice {
         self.words.join(" ")
     }
 
+    /// What was thought, where it is shown.
+    pub(crate) fn thoughts(&self) -> String {
+        self.reasoning.join(" ")
+    }
+
+    /// Whether it got as far as saying something, or had nothing else to do.
+    pub(crate) fn is_said(&self) -> bool {
+        !self.words.is_empty() || self.reasoning.is_empty()
+    }
+
     /// The arguments of a tool call that takes all words: JSON, in one piece.
     pub(crate) fn arguments(&self) -> String {
         json!({ "text": self.text() }).to_string()
     }
-}
 
-/// Usage as the provider says it.
-pub(crate) fn usage_json(usage: &TokenUsage, behaviour: &Behaviour) -> Value {
-    let prompt_tokens = behaviour.said_prompt_tokens.unwrap_or(usage.input_tokens());
-    let completion_tokens = behaviour.said_completion_tokens.unwrap_or(usage.output_tokens);
-    json!({
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens.saturating_add(completion_tokens),
-        "prompt_tokens_details": { "cached_tokens": usage.cache_read_tokens },
-        "completion_tokens_details": { "reasoning_tokens": usage.reasoning_tokens },
-    })
-}
-
-/// As stated at the top of the crate.
-pub(crate) fn input_tokens(request: &ChatRequest) -> u64 {
-    let mut bytes = 0;
-    let mut media = 0;
-    for part in request.parts() {
-        match part.kind {
-            PartKind::Text | PartKind::Definition => bytes += part.bytes,
-            PartKind::Image { .. } => media += 85,
-            PartKind::Tokens { count } => media += count,
-            PartKind::Opaque | PartKind::Audio | PartKind::File => media += 250,
-        }
+    /// The same as a stream brings them, each piece with the words it stands for.
+    pub(crate) fn argument_pieces(&self) -> Vec<(String, u64)> {
+        let arguments: Vec<char> = self.arguments().chars().collect();
+        let words = self.words.len();
+        let pieces: Vec<&[char]> = arguments
+            .chunks(arguments.len().div_ceil(words.max(1)).max(1))
+            .collect();
+        let count = pieces.len();
+        let tokens = |nth: usize| (words * (nth + 1) / count - words * nth / count) as u64;
+        pieces
+            .into_iter()
+            .enumerate()
+            .map(|(nth, piece)| (piece.iter().collect(), tokens(nth)))
+            .collect()
     }
-    3 + 4 * request.messages() as u64 + bytes.div_ceil(5) + media
 }
 
-/// The last prompts, by their hash.
-#[derive(Debug, Default)]
-pub(crate) struct SeenPrompts {
-    hashes: HashSet<u64>,
-    order: VecDeque<u64>,
+/// A word that stands for a token.
+pub(crate) fn word_of(token: u64) -> &'static str {
+    WORDS[(token % WORDS.len() as u64) as usize]
 }
 
-impl SeenPrompts {
-    /// Whether this prompt came before; it has now.
-    pub(crate) fn see(&mut self, request: &ChatRequest) -> bool {
-        let mut hasher = DefaultHasher::new();
-        request.model().hash(&mut hasher);
-        for part in request.parts() {
-            part.text.hash(&mut hasher);
-        }
-        let hash = hasher.finish();
-        if !self.hashes.insert(hash) {
-            return true;
-        }
-        self.order.push_back(hash);
-        if self.order.len() > SEEN_PROMPTS_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.hashes.remove(&oldest);
-        }
-        false
-    }
+/// A word of a stream, parted from the one before.
+pub(crate) fn spaced(nth: usize, word: &str) -> String {
+    if nth == 0 { word.to_owned() } else { format!(" {word}") }
 }

@@ -12,19 +12,23 @@
 //! | `chunk-ms=20` | waits before each chunk of a stream |
 //! | `tokens=40` | generates so many words, if the request's cap allows |
 //! | `reasoning=12` | the first so many of them are reasoning |
-//! | `show-reasoning` | reasoning is shown as `reasoning_content` |
-//! | `tool-call` | calls a tool instead of talking |
+//! | `show-reasoning` | reasoning is shown: as `reasoning_content` of a chat, as the summary of a response |
+//! | `tool-call` | calls a tool instead of talking, where the dialect has tools |
+//! | `caches-prompts` | uses the cache for this request, whatever [`crate::SimulatorConfig::caches_prompts`] says |
 //! | `cached=64` | reads so much of the input from the cache |
+//! | `cache-write-5m=64` | writes so much of what is left to the cache, for its shorter lifetime (Anthropic's five minutes) |
+//! | `cache-write-1h=64` | the same for its longer one (Anthropic's hour) |
 //! | `reset` | resets the connection instead of answering |
 //! | `reset-after-chunks=3` | resets it after so many chunks of a stream |
 //! | `error-after-chunks=3` | sends an error event after so many chunks and ends the stream |
-//! | `close-after-chunks=3` | ends the stream after so many chunks, properly but without `[DONE]` |
+//! | `response-failed` | that event is `response.failed` instead of `error` (Responses) |
+//! | `close-after-chunks=3` | ends the stream after so many chunks, properly but without its last events |
 //! | `silence` | accepts and never answers |
 //! | `silence-after-chunks=3` | falls silent within a stream |
 //! | `hold` | parks before the first byte until released |
 //! | `hold-after-chunks=3` | parks within a stream |
 //! | `no-usage` | says nothing about usage |
-//! | `usage-each-chunk` | says the running usage on every chunk of a stream, whether or not it was asked |
+//! | `usage-each-chunk` | says the running usage on every chunk of a stream, whether or not it was asked (chat and completions) |
 //! | `says-prompt=0` | says this figure for the input instead of the true one |
 //! | `says-completion=0` | the same for the output |
 //! | `content-type=text/plain` | calls its answer this |
@@ -32,7 +36,7 @@
 //! | `quote-credential` | names the credential it was given and an account in its errors |
 //! | `reject-stream-options` | answers 400 to a request with `stream_options` |
 //! | `malformed` | answers with what is no JSON |
-//! | `anthropic-headers` | tells of the account's limits in Anthropic's headers instead of OpenAI's |
+//! | `anthropic-headers` | tells of the account's limits in Anthropic's headers, also in OpenAI's dialects |
 //!
 //! What fails: `status`, `reset`, `silence`, `malformed`, and the ends within a stream.
 
@@ -61,14 +65,22 @@ pub struct Behaviour {
     pub shows_reasoning: bool,
     /// Whether to call a tool.
     pub calls_tool: bool,
+    /// Uses the cache, even if the provider does not.
+    pub caches_prompts: bool,
     /// How much of the input is read from the cache.
     pub cached_tokens: Option<u64>,
+    /// How much is written to it for its shorter lifetime.
+    pub cache_write_5m_tokens: Option<u64>,
+    /// How much is written to it for its longer lifetime.
+    pub cache_write_1h_tokens: Option<u64>,
     /// Resets the connection before any byte.
     pub resets: bool,
     /// Resets it after so many chunks.
     pub reset_after_chunks: Option<u64>,
     /// Sends an error event after so many chunks.
     pub error_after_chunks: Option<u64>,
+    /// That event is `response.failed`, where there is such.
+    pub fails_response: bool,
     /// Ends the stream after so many chunks.
     pub close_after_chunks: Option<u64>,
     /// Never answers.
@@ -155,7 +167,9 @@ impl Behaviour {
             let switch = match name {
                 "show-reasoning" => &mut self.shows_reasoning,
                 "tool-call" => &mut self.calls_tool,
+                "caches-prompts" => &mut self.caches_prompts,
                 "reset" => &mut self.resets,
+                "response-failed" => &mut self.fails_response,
                 "silence" => &mut self.is_silent,
                 "hold" => &mut self.holds,
                 "no-usage" => &mut self.hides_usage,
@@ -200,6 +214,8 @@ impl Behaviour {
             "tokens" => self.output_tokens = Some(number),
             "reasoning" => self.reasoning_tokens = Some(number),
             "cached" => self.cached_tokens = Some(number),
+            "cache-write-5m" => self.cache_write_5m_tokens = Some(number),
+            "cache-write-1h" => self.cache_write_1h_tokens = Some(number),
             "says-prompt" => self.said_prompt_tokens = Some(number),
             "says-completion" => self.said_completion_tokens = Some(number),
             "reset-after-chunks" => self.reset_after_chunks = Some(number),

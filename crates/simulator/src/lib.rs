@@ -1,16 +1,38 @@
 //! A provider made of nothing: answers, latency, failures and account limits for demo, tests and benchmarks.
 //!
-//! It speaks OpenAI's `POST /v1/chat/completions` (stream and not) and `GET /v1/models`. The answer follows from model and
-//! prompt alone, so the same question is answered the same way, in a stream or not. What it shall do instead can be
-//! ordered: for all requests by [`SimulatorConfig::behaviour`], for the next ones by [`Simulator::script`], for one by a
-//! header `X-Simulator: status=429 retry-after=7`, by a suffix of the model's name (`gpt-sim@status=500`), or in the text
-//! of a message, which also passes through a gateway: `[[sim: tokens=40 chunk-ms=5]]`. [`behaviour`] lists the orders.
+//! It speaks, written from the providers' references and sharing no code with the readers that are tested against it:
+//!
+//! | path | dialect |
+//! |---|---|
+//! | `POST /v1/chat/completions` | OpenAI's chat, whole and streamed |
+//! | `POST /v1/completions` | OpenAI's completions, whole and streamed |
+//! | `POST /v1/responses` | OpenAI's responses, whole and streamed; nothing is kept to refer to |
+//! | `POST /v1/embeddings` | OpenAI's embeddings |
+//! | `POST /v1/messages` | Anthropic's messages, whole and streamed |
+//! | `POST /v1/messages/count_tokens` | what a message's input would be |
+//! | `GET /v1/models` | Anthropic's list where `anthropic-version` came, else OpenAI's |
+//!
+//! The answer follows from model and prompt alone, so the same question is answered the same way, in a stream or not. What
+//! it shall do instead can be ordered, in every dialect: for all requests by [`SimulatorConfig::behaviour`], for the next
+//! ones by [`Simulator::script`], for one by a header `X-Simulator: status=429 retry-after=7`, by a suffix of the model's
+//! name (`gpt-sim@status=500`), or in any text of the prompt, which also passes through a gateway:
+//! `[[sim: tokens=40 chunk-ms=5]]`. [`behaviour`] lists the orders.
 //!
 //! # How tokens are counted
 //!
-//! Input: 3, and 4 for each message, and one for every five bytes of text, rounded up; an image is 85, any other medium
-//! 250. Output: one for each word that is generated, reasoning included. A request whose input was seen before reads
-//! it from the cache, but for what does not fill 16 tokens, if [`SimulatorConfig::caches_prompts`] is set.
+//! Input, in all dialects: 3, and 4 for each message, and one for every five bytes of text, rounded up; an image is 85, any
+//! other medium 250; a list of tokens is as many as it has. A message is also: each item of a response's input and its
+//! `instructions`, each prompt that is completed, each text that is embedded, and Anthropic's `system`. Definitions of
+//! tools and formats, and whatever is not known, count as the text of their JSON.
+//!
+//! Output: one for each word that is generated, reasoning included, shown or not (`best_of`). Embeddings have none.
+//!
+//! # The cache
+//!
+//! Where [`SimulatorConfig::caches_prompts`] is set, or an order says so. With OpenAI a request whose input was seen before
+//! reads it from the cache, but for what does not fill 16 tokens. With Anthropic what ends at a `cache_control` is written,
+//! for five minutes or an hour, and read by a later request that begins the same way and has a mark there or up to 20
+//! blocks further on. Nothing is too short to be written, and nothing expires.
 //!
 //! # The account
 //!
@@ -20,12 +42,21 @@
 
 mod account;
 mod answer;
+mod asked;
 pub mod behaviour;
-mod chat;
+mod cache;
 mod connection;
+mod dialect;
+mod failure;
+mod flight;
 mod gate;
+mod input;
 mod latency;
+mod models;
+mod provider;
 mod random;
+mod sending;
+mod serve;
 mod stats;
 mod traffic;
 
@@ -35,8 +66,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use parking_lot::Mutex;
@@ -51,8 +82,17 @@ pub use stats::Stats;
 pub use traffic::{Arrival, Traffic};
 
 use account::Account;
+use cache::SeenPrompts;
+use dialect::chat::Chat;
+use dialect::completions::Completions;
+use dialect::embeddings::Embeddings;
+use dialect::messages::{CountTokens, Messages};
+use dialect::responses::Responses;
+use failure::Failure;
 use gate::Gate;
+use provider::Provider;
 use random::Random;
+use serve::serve;
 use stats::Counters;
 
 /// The longest body that is read, in bytes.
@@ -65,7 +105,7 @@ pub const SCRIPT_MAX: usize = 10_000;
 pub struct SimulatorConfig {
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// The bearer token it wants; any when absent.
+    /// The key it wants, as a bearer's or in `x-api-key`; any when absent.
     pub credential: Option<String>,
     /// The models it has; any when empty.
     pub models: Vec<String>,
@@ -79,7 +119,7 @@ pub struct SimulatorConfig {
     pub counting: Counting,
     /// How many arrivals are kept for [`Simulator::traffic`].
     pub arrivals_kept: usize,
-    /// Whether a repeated prompt is read from the cache.
+    /// Whether its cache is used.
     pub caches_prompts: bool,
     /// Decides which requests fail where a share of them shall.
     pub seed: u64,
@@ -111,7 +151,7 @@ struct Shared {
     failures: Mutex<Random>,
     started: Instant,
     script: Mutex<VecDeque<Behaviour>>,
-    prompts: Mutex<answer::SeenPrompts>,
+    prompts: Mutex<SeenPrompts>,
 }
 
 /// A running provider. Dropping it stops it; [`Self::stop`] also waits for its end.
@@ -187,7 +227,7 @@ impl Simulator {
         self.shared.counters.wait_until(is_reached).await
     }
 
-    /// Behaviours for the next chat requests, one each, in the order of their arrival. A request's own orders come on top.
+    /// Behaviours for the next requests, one each, in the order of their arrival. A request's own orders come on top.
     ///
     /// # Errors
     /// When an order is unknown. What is beyond [`SCRIPT_MAX`] is dropped.
@@ -205,7 +245,7 @@ impl Simulator {
         Ok(())
     }
 
-    /// From now on every chat request is parked before its first byte, as if it were ordered to `hold`.
+    /// From now on every request is parked before its first byte, as if it were ordered to `hold`.
     pub fn hold(&self) {
         self.shared.gate.close();
     }
@@ -235,34 +275,27 @@ impl Drop for Simulator {
 
 fn router(shared: Arc<Shared>) -> Router {
     Router::new()
-        .route("/v1/chat/completions", post(chat::complete))
-        .route("/v1/models", get(models))
+        .route("/v1/chat/completions", post(serve::<Chat>))
+        .route("/v1/completions", post(serve::<Completions>))
+        .route("/v1/responses", post(serve::<Responses>))
+        .route("/v1/embeddings", post(serve::<Embeddings>))
+        .route("/v1/messages", post(serve::<Messages>))
+        .route("/v1/messages/count_tokens", post(serve::<CountTokens>))
+        .route("/v1/models", get(models::list))
         .route("/simulator/stats", get(stats))
         .fallback(not_found)
         .layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(shared)
 }
 
-async fn models(State(shared): State<Arc<Shared>>) -> Response {
-    let listed = shared.config.models.iter().map(|name| protocol::models::ListedModel {
-        name,
-        created_seconds: 0,
-    });
-    let body = protocol::models::models_body(domain::policy::Dialect::Openai, listed);
-    ([(http::header::CONTENT_TYPE, "application/json")], body).into_response()
-}
-
 async fn stats(State(shared): State<Arc<Shared>>) -> Json<Stats> {
     Json(shared.counters.read())
 }
 
-async fn not_found() -> Response {
-    chat::failure(
-        StatusCode::NOT_FOUND,
-        "Nothing is served under this path.",
-        "invalid_request_error",
-        "unknown_url",
-    )
+async fn not_found(headers: HeaderMap) -> Response {
+    let message = "Nothing is served under this path.";
+    let failure = Failure::refused(StatusCode::NOT_FOUND, message, "unknown_url");
+    Provider::of(&headers).failed(&failure, "req_unknown_path")
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! Numbers that look random and follow from a seed: the same on every machine and in every version.
 
-use protocol::request::InferenceRequest as ChatRequest;
-
 /// SplitMix64.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
@@ -40,15 +38,11 @@ impl Random {
     }
 }
 
-/// From the model and the prompt: how an answer is delivered does not change it. FNV-1a.
-pub(crate) fn prompt_seed(request: &ChatRequest) -> u64 {
-    let model = fnv(0xcbf2_9ce4_8422_2325, request.model().as_bytes());
-    request
-        .parts()
-        .fold(model, |hash, part| fnv(hash, part.text.as_bytes()))
-}
+/// Where [`fnv`] starts.
+pub(crate) const SEED_START: u64 = 0xcbf2_9ce4_8422_2325;
 
-fn fnv(hash: u64, bytes: &[u8]) -> u64 {
+/// FNV-1a: a seed that follows from bytes, part by part.
+pub(crate) fn fnv(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

@@ -1,12 +1,13 @@
 //! What the provider has seen and sent, for comparing with a ledger.
 
+use domain::usage::TokenUsage;
 use serde::Serialize;
 use tokio::sync::watch;
 
 /// Counters since the start; `requests_in_flight` and `requests_parked` are of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// Chat requests that arrived.
+    /// Requests that arrived, whatever the dialect.
     pub requests_received: u64,
     /// Those that were answered to the end as meant, errors included.
     pub requests_finished: u64,
@@ -24,10 +25,21 @@ pub struct Stats {
     pub prompt_tokens_sent: u64,
     /// The part of it that was read from the cache.
     pub cached_tokens_sent: u64,
+    /// The part of it that was written to the cache.
+    pub cache_written_tokens_sent: u64,
     /// Words generated and sent, reasoning included.
     pub completion_tokens_sent: u64,
     /// The part of them that was reasoning.
     pub reasoning_tokens_sent: u64,
+}
+
+impl Stats {
+    /// Counts the input of an answer.
+    pub(crate) fn add_input(&mut self, usage: &TokenUsage) {
+        self.prompt_tokens_sent += usage.input_tokens();
+        self.cached_tokens_sent += usage.cache_read_tokens;
+        self.cache_written_tokens_sent += usage.cache_write_5m_tokens + usage.cache_write_1h_tokens;
+    }
 }
 
 #[derive(Debug, Default)]

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use crate::account::MINUTE;
 
-/// A chat request as it met the account's limits. One that was ordered to fail does not meet them.
+/// A request as it met the account's limits. One that was ordered to fail does not meet them, nor one that only counts
+/// tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// When, in milliseconds since the start of the simulator.
     pub at_ms: u64,
-    /// Whom it was for, if its body says so (`user`).
+    /// Whom it was for, if its body says so (`user`, or `user_id` in its `metadata`).
     pub user: Option<Arc<str>>,
     /// Input and output of its answer.
     pub tokens: u64,

@@ -22,6 +22,22 @@ impl Account {
         )
     }
 
+    /// The same, and the limit of tokens also as that of `input-tokens` and of `output-tokens`, which share it.
+    pub(crate) fn anthropic_headers_by_kind(&mut self, wall: DateTime<Utc>) -> HeaderMap {
+        let mut headers = self.anthropic_headers(wall);
+        for what in ["limit", "remaining", "reset"] {
+            let Some(value) = headers.get(format!("anthropic-ratelimit-tokens-{what}")).cloned() else {
+                continue;
+            };
+            for kind in ["input", "output"] {
+                if let Ok(name) = HeaderName::try_from(format!("anthropic-ratelimit-{kind}-tokens-{what}")) {
+                    headers.insert(name, value.clone());
+                }
+            }
+        }
+        headers
+    }
+
     fn headers(&mut self, name_of: impl Fn(&str, &str) -> String, written: impl Fn(Duration) -> String) -> HeaderMap {
         let now = Instant::now();
         let mut headers = HeaderMap::new();
