@@ -20,7 +20,7 @@ use crate::refusal::Refusal;
 pub(crate) const X_TOLLGATE_REQUEST_ID: HeaderName = HeaderName::from_static("x-tollgate-request-id");
 const X_RATELIMIT_REASON: HeaderName = HeaderName::from_static("x-ratelimit-reason");
 /// Official SDKs obey it. Without it, some of them sleep through `Retry-After` until a budget's next period.
-const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+pub(crate) const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// A refusal.
 pub(crate) fn refused(dialect: Dialect, id: RequestId, refusal: &Refusal) -> Response {

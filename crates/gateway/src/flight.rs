@@ -23,6 +23,7 @@ use crate::Gateway;
 use crate::authenticate::Caller;
 use crate::case::Case;
 use crate::clock::between_ms;
+use crate::idempotency::Recording;
 use crate::metrics;
 use crate::pricing::Pricing;
 use crate::refusal::Refusal;
@@ -45,6 +46,8 @@ pub(crate) struct Flight {
     caller_retries: Option<i32>,
     /// Leave of the breakers for the first try.
     watch: Option<Watch>,
+    /// What its caller is answered, if it may ask for that again.
+    recording: Option<Recording>,
     admitted: Option<Admitted>,
     has_ended: bool,
 }
@@ -153,6 +156,7 @@ impl Flight {
             ready: arrived,
             caller_retries,
             watch: None,
+            recording: None,
             admitted: None,
             has_ended: false,
         }
@@ -278,8 +282,26 @@ impl Flight {
         }
     }
 
+    /// What its caller is answered is recorded from now on.
+    pub(crate) fn record(&mut self, recording: Recording) {
+        self.recording = Some(recording);
+    }
+
+    /// The recording, if there is one.
+    pub(crate) fn recording(&mut self) -> Option<&mut Recording> {
+        self.recording.as_mut()
+    }
+
+    /// The same, to be ended apart from the flight.
+    pub(crate) fn take_recording(&mut self) -> Option<Recording> {
+        self.recording.take()
+    }
+
     /// Bytes are about to go upstream.
     pub(crate) fn mark_sent(&mut self) {
+        if let Some(recording) = &mut self.recording {
+            recording.mark_sent();
+        }
         if let Some(admitted) = &mut self.admitted {
             admitted.hold.mark_sent();
             admitted.is_sent = true;
@@ -325,15 +347,32 @@ impl Flight {
         }
     }
 
-    /// Extends the leases of the hold.
+    /// Extends the leases of the hold and of the idempotency key.
     pub(crate) async fn renew(&self) {
+        let now = self.gateway.clock.now();
         if let Some(admitted) = &self.admitted {
-            admitted.hold.renew(self.gateway.clock.now()).await;
+            admitted.hold.renew(now).await;
+        }
+        if let Some(recording) = &self.recording {
+            recording.renew(now).await;
         }
     }
 
-    /// Ends it without having run; the row says why.
-    pub(crate) fn refuse(mut self, refusal: &Refusal) {
+    /// Ends it without having run; the row says why. Its idempotency key is free before the caller hears of it.
+    pub(crate) async fn refuse(mut self, refusal: &Refusal) {
+        self.book_refusal(refusal, refusal.code.status());
+        let now = self.gateway.clock.now();
+        if let Some(recording) = self.recording.take() {
+            recording.release(now).await;
+        }
+    }
+
+    /// Ends it with an answer that an earlier request was given.
+    pub(crate) fn replay(mut self, refusal: &Refusal, status: u16) {
+        self.book_refusal(refusal, status);
+    }
+
+    fn book_refusal(&mut self, refusal: &Refusal, status: u16) {
         self.has_ended = true;
         let now = self.gateway.clock.now();
         let (denial, place) = (refusal.denial.as_deref(), refusal.place());
@@ -341,7 +380,7 @@ impl Flight {
             identity: self.identity.clone(),
             refused_at: now.wall,
             code: refusal.code,
-            status: refusal.code.status(),
+            status,
             scope: place.map(|(scope, _)| scope.clone()),
             dimension: place.map(|(_, dimension)| dimension),
             limit_id: denial.map(|denial| denial.limit_id),
@@ -382,6 +421,14 @@ impl Flight {
             } = booked;
             hold.settle(actual, seq, now).await;
             booked.freed.tell(&self.gateway, now);
+        }
+        if let Some(recording) = self.recording.take() {
+            // What used nothing may be tried again under the same key.
+            if ending.usage_source == UsageSource::None {
+                recording.release(self.gateway.clock.now()).await;
+            } else {
+                recording.finish(&self.gateway).await;
+            }
         }
     }
 

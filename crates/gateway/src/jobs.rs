@@ -7,7 +7,6 @@
 
 pub(crate) mod api;
 mod booking;
-mod kept;
 mod run;
 pub(crate) mod worker;
 
@@ -31,9 +30,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::asked::Asked;
 use crate::flight::Flight;
+use crate::kept::Kept;
 use crate::refusal::Refusal;
 use crate::{Gateway, metrics};
-use kept::KeptRequest;
 
 /// Jobs that run at one gateway at once.
 pub const JOBS_RUNNING_MAX: usize = 16;
@@ -189,14 +188,17 @@ pub(crate) async fn degrade(flight: Flight, asked: &Asked, refusal: &Refusal) ->
     if !may_degrade {
         return Err(Box::new(flight));
     }
-    let kept = KeptRequest::new(flight.dialect(), &asked.headers, body.clone());
+    let kept = Kept::request(flight.dialect(), &asked.headers, body.clone());
     let dialect = flight.dialect();
     let (answer, answered) = oneshot::channel();
     let gateway = Arc::clone(&flight.gateway);
     // On a task of its own: a job that was taken while its caller left would run for nobody.
-    gateway.tasks.spawn(accept(flight, kept, refusal.clone(), answer));
+    let was_preferred = preferences.responds_async;
+    gateway
+        .tasks
+        .spawn(accept(flight, kept, refusal.clone(), was_preferred, answer));
     match answered.await {
-        Ok(Ok(job)) => Ok(api::accepted(&job, preferences.responds_async)),
+        Ok(Ok(job)) => Ok(api::accepted(&job, was_preferred)),
         Ok(Err(flight)) => Err(flight),
         // It panicked; the flight has booked that.
         Err(_) => Ok(crate::error::panicked(dialect)),
@@ -204,9 +206,10 @@ pub(crate) async fn degrade(flight: Flight, asked: &Asked, refusal: &Refusal) ->
 }
 
 async fn accept(
-    flight: Flight,
-    kept: KeptRequest,
+    mut flight: Flight,
+    kept: Kept,
     refusal: Refusal,
+    was_preferred: bool,
     answer: oneshot::Sender<Result<ShownJob, Box<Flight>>>,
 ) {
     let gateway = Arc::clone(&flight.gateway);
@@ -215,11 +218,18 @@ async fn accept(
         let _ = answer.send(Err(Box::new(flight)));
         return;
     };
+    let recording = flight.take_recording();
     flight.hand_over();
     metrics::job_became(JobStatus::Waiting);
     gateway.jobs.bell.notify_one();
     let id = job.id;
-    if answer.send(Ok(job)).is_err() {
+    // Whoever asks again under the same idempotency key is told of this job, so it is not for nobody.
+    let may_be_asked_again = recording.is_some();
+    if let Some(mut recording) = recording {
+        recording.take_whole(api::accepted(&job, was_preferred)).await;
+        recording.finish(&gateway).await;
+    }
+    if answer.send(Ok(job)).is_err() && !may_be_asked_again {
         let now = gateway.clock.now().wall;
         if let Err(error) = gateway.store.cancel_job(id, now).await {
             tracing::warn!(error = chain(&error), job_id = %id, "a job whose caller left runs all the same");
@@ -228,7 +238,7 @@ async fn accept(
 }
 
 /// Writes the job down; `None` where there is no place for it, or Postgres does not take it.
-async fn write_down(flight: &Flight, kept: KeptRequest, refusal: &Refusal) -> Option<ShownJob> {
+async fn write_down(flight: &Flight, kept: Kept, refusal: &Refusal) -> Option<ShownJob> {
     let gateway = &flight.gateway;
     let now = gateway.clock.now().wall;
     let id = JobId::new(now, gateway.random());
@@ -319,7 +329,7 @@ async fn open(key: &Arc<SecretKey>, purpose: Purpose, id: JobId, sealed: Vec<u8>
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => std::panic::resume_unwind(error.into_panic()),

@@ -18,6 +18,7 @@ use protocol::headers;
 use crate::asked::{Asked, Judged};
 use crate::case;
 use crate::flight::Flight;
+use crate::idempotency::{self, Begun};
 use crate::outgoing::Outgoing;
 use crate::policy::RequestUser;
 use crate::refusal::Refusal;
@@ -34,8 +35,13 @@ pub(crate) async fn infer(endpoint: Endpoint, gateway: Arc<Gateway>, request: Re
     };
     let mut asked = match read(&mut flight, parts.headers, endpoint, body).await {
         Ok(asked) => asked,
-        Err(refusal) => return refuse(flight, &refusal),
+        Err(refusal) => return refuse(flight, &refusal).await,
     };
+    match idempotency::begin(&mut flight, &asked).await {
+        Begun::Runs => {}
+        Begun::Refused(refusal) => return refuse(flight, &refusal).await,
+        Begun::Answered(answer) => return idempotency::replay(flight, *answer),
+    }
     match waiting::first(&mut flight, &mut asked).await {
         Ok(First::Admitted(admitted)) => run(flight, asked, *admitted).await,
         Ok(First::Waits(waiting)) if asked.wants_comments() => comments::answer(flight, asked, waiting),
@@ -71,7 +77,7 @@ pub(crate) async fn unknown_route(State(gateway): State<Arc<Gateway>>, request: 
         (RefusalCode::UnmeteredRoute, "is not metered here, and therefore closed")
     };
     let message = format!("{method} /v1/{path} {why}. Served are: {served}, GET /v1/models, GET /v1/jobs.");
-    refuse(flight, &Refusal::plain(code, message))
+    refuse(flight, &Refusal::plain(code, message)).await
 }
 
 /// Finds out who is calling. From here on the request will leave a row.
@@ -86,9 +92,9 @@ fn take_off(gateway: &Arc<Gateway>, headers: &HeaderMap, called: (Dialect, &str)
     }
 }
 
-fn refuse(flight: Flight, refusal: &Refusal) -> Response {
+async fn refuse(flight: Flight, refusal: &Refusal) -> Response {
     let response = error::refused(flight.dialect(), flight.id(), refusal);
-    flight.refuse(refusal);
+    flight.refuse(refusal).await;
     response
 }
 
@@ -96,7 +102,7 @@ fn refuse(flight: Flight, refusal: &Refusal) -> Response {
 async fn degrade_or_refuse(flight: Flight, asked: &Asked, refusal: &Refusal) -> Response {
     match jobs::degrade(flight, asked, refusal).await {
         Ok(response) => response,
-        Err(flight) => refuse(*flight, refusal),
+        Err(flight) => refuse(*flight, refusal).await,
     }
 }
 

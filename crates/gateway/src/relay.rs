@@ -335,6 +335,10 @@ async fn deliver(mut flight: Flight, head: Head, response: Response, mut ending:
         flight.note_caller_gone_before_answer();
         ending.outcome = Outcome::ClientClosed;
     }
+    let response = match flight.recording() {
+        Some(recording) => recording.take_whole(response).await,
+        None => response,
+    };
     flight.settle(ending).await;
     // Should the caller leave in this very moment, the answer was ready and is charged all the same.
     let _ = head.send(response);

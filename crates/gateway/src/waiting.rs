@@ -111,6 +111,7 @@ impl Waiting {
                 () = gateway.ending.cancelled() => return Err(self.refused(case::stopping())),
                 turn = self.place.turn() => turn,
             };
+            flight.renew().await;
             let now = gateway.clock.now();
             let (Turn::Try(gate_priority) | Turn::Last(gate_priority)) = turn;
             let ends = gateway.queue.ends();

@@ -1,5 +1,5 @@
 //! Sealing of what is stored but must not be readable in the database: upstream credentials, sessions,
-//! the webhook, what jobs ask for and what they are answered.
+//! the webhook, what jobs ask for and what they are answered, answers that may be given again.
 //!
 //! XChaCha20-Poly1305 under the installation's secret key; the random nonce precedes the sealed bytes, and the purpose
 //! and the row's id are bound to them, so that a sealed value moved to another row does not open.
@@ -34,6 +34,8 @@ pub enum Purpose {
     JobRequest,
     /// The answer to it.
     JobResponse,
+    /// The answer to the request with this id, kept under its idempotency key.
+    IdempotentAnswer,
     /// Where alerts are sent.
     WebhookUrl,
     /// What they are signed with.
@@ -49,6 +51,7 @@ impl Purpose {
             Self::PolicySnapshot => "policy.snapshot",
             Self::JobRequest => "job.request",
             Self::JobResponse => "job.response",
+            Self::IdempotentAnswer => "idempotent.answer",
             Self::WebhookUrl => "webhook.url",
             Self::WebhookSecret => "webhook.secret",
         }

@@ -39,6 +39,8 @@ use crate::postgres::{self, TestDatabase};
 pub const CREDENTIAL: &str = "credential-of-the-provider";
 /// The model every test has: 1 unit per million input tokens, 2 per million output tokens.
 pub const MODEL: &str = "sim-model";
+/// The model of [`Tollgate::anthropic_model`].
+pub const ANTHROPIC_MODEL: &str = "sim-anthropic";
 /// Where chat requests go.
 pub const CHAT_PATH: &str = "/v1/chat/completions";
 /// The name of the first gateway.
@@ -249,9 +251,24 @@ impl Tollgate {
 
     /// Makes an OpenAI-compatible upstream.
     pub async fn upstream(&self, name: &str, base_url: &str) -> UpstreamId {
+        self.upstream_of(Dialect::Openai, name, base_url).await
+    }
+
+    /// Makes a model that is served in Anthropic's dialect, by the same provider as [`MODEL`] and at its price: its name.
+    pub async fn anthropic_model(&self) -> &'static str {
+        let base_url = self.simulator.base_url();
+        let upstream = self.upstream_of(Dialect::Anthropic, "anthropic", &base_url).await;
+        self.model(ANTHROPIC_MODEL, upstream, Some(Rates::flat(1_000_000_000, 2_000_000_000)))
+            .await;
+        self.in_force().await;
+        ANTHROPIC_MODEL
+    }
+
+    /// Makes an upstream that speaks this dialect.
+    pub async fn upstream_of(&self, dialect: Dialect, name: &str, base_url: &str) -> UpstreamId {
         let draft = UpstreamDraft {
             name: name.into(),
-            dialect: Dialect::Openai,
+            dialect,
             base_url: base_url.into(),
             credential: CredentialChange::Replace(CREDENTIAL.into()),
             is_disabled: false,

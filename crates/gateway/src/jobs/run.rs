@@ -20,10 +20,10 @@ use store::sealing::Purpose;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::kept::KeptRequest;
 use super::{booking, error_of, open, seal};
 use crate::asked::Asked;
 use crate::flight::Flight;
+use crate::kept::Kept;
 use crate::outgoing::Outgoing;
 use crate::refusal::Refusal;
 use crate::waiting::Admitted;
@@ -104,7 +104,7 @@ async fn attempt(gateway: &Arc<Gateway>, claim: Claim, job: &JobRow, has_row: &m
         }
     };
     let opened = open(&gateway.secret_key, Purpose::JobRequest, claim.id, sealed).await;
-    let Some(kept) = opened.and_then(KeptRequest::from_bytes) else {
+    let Some(kept) = opened.and_then(Kept::from_bytes) else {
         let is_booked = booking::book_failure(gateway, job);
         *has_row = is_booked;
         return Attempted::Ended(given_up(gateway, is_booked, unreadable()));
@@ -138,7 +138,7 @@ async fn attempt(gateway: &Arc<Gateway>, claim: Claim, job: &JobRow, has_row: &m
             return Attempted::Ended(put_back(gateway, wait_ms, Some(error_of(&refusal)), false));
         }
         Err(refusal) => {
-            flight.refuse(&refusal);
+            flight.refuse(&refusal).await;
             return Attempted::Ended(failed(false, error_of(&refusal), None));
         }
     };
@@ -152,7 +152,7 @@ async fn attempt(gateway: &Arc<Gateway>, claim: Claim, job: &JobRow, has_row: &m
 
 /// Everything before the first byte goes upstream. A job does not wait in the queue: it has a place to wait that costs
 /// nobody anything; and it does not overtake those who wait there.
-async fn prepare(flight: &mut Flight, endpoint: Endpoint, kept: KeptRequest) -> Result<Outgoing, Refusal> {
+async fn prepare(flight: &mut Flight, endpoint: Endpoint, kept: Kept) -> Result<Outgoing, Refusal> {
     let gateway = Arc::clone(&flight.gateway);
     flight.identity.priority = Priority::Low;
     let known_by = (flight.identity.key_id, Priority::Low);

@@ -27,8 +27,9 @@ use crate::flight::{Ending, Flight};
 use crate::upstream_health::Watch;
 
 /// How long a stream may be silent before its caller hears a comment, in milliseconds: proxies and callers take a connection
-/// that says nothing for dead, many of them after a minute or half of one.
-const KEEP_ALIVE_MS: u64 = 15_000;
+/// that says nothing for dead, many of them after a minute or half of one. A quarter of the longest silence that a provider is
+/// allowed, where that is shorter.
+const KEEP_ALIVE_MS_MAX: u64 = 15_000;
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// The caller's end of the stream.
@@ -88,6 +89,9 @@ pub(super) async fn relay(
     );
     let now = flight.gateway.clock.now();
     flight.note_head(headers::upstream_request_id(&parts.headers), parts.status.as_u16(), now);
+    if let Some(recording) = flight.recording() {
+        recording.begin(&answer);
+    }
     let is_gone = head.send(answer).is_err();
     if is_gone {
         flight.note_caller_gone_before_answer();
@@ -114,15 +118,6 @@ pub(super) async fn relay(
     };
     let (used, usage_source) = usage_of(&flight, &usage, end == End::Finished);
     let ending = flight.gateway.ending.clone();
-    flight
-        .settle(Ending {
-            outcome,
-            usage: used,
-            usage_source,
-        })
-        .await;
-    // Dropping the body closes the connection of a stream that was not read to its end, so the provider stops.
-    drop(body);
     let farewell = match end {
         End::Failed => last.map(|event| secrets.cleared_bytes(event)),
         End::Cut => Some(cut_short(
@@ -133,6 +128,21 @@ pub(super) async fn relay(
         End::Stopped => Some(stopping().to_sse_event(endpoint)),
         End::Finished | End::Left => last,
     };
+    if let Some(recording) = flight.recording()
+        && end != End::Left
+    {
+        recording.add(farewell.as_ref());
+        recording.is_over();
+    }
+    flight
+        .settle(Ending {
+            outcome,
+            usage: used,
+            usage_source,
+        })
+        .await;
+    // Dropping the body closes the connection of a stream that was not read to its end, so the provider stops.
+    drop(body);
     listener.end_with(farewell, &ending).await;
 }
 
@@ -147,6 +157,7 @@ async fn follow(
     let mut framer = SseFramer::new();
     let mut drain: Option<Drain> = None;
     let mut silent_since = Instant::now();
+    let keep_alive_ms = KEEP_ALIVE_MS_MAX.min(flight.gateway.client.timeouts().chunk_ms / 4);
     let ending = flight.gateway.ending.clone();
     loop {
         if listener.is_gone && drain.is_none() {
@@ -178,9 +189,9 @@ async fn follow(
             }
             next = body.next_chunk() => next,
             // What has been passed on so far are whole events, so a comment may stand here.
-            () = sleep_until(silent_since + Duration::from_millis(KEEP_ALIVE_MS)), if !listener.is_gone => {
+            () = sleep_until(silent_since + Duration::from_millis(keep_alive_ms)), if !listener.is_gone => {
                 silent_since = Instant::now();
-                match listener.send(flight, Bytes::from_static(KEEP_ALIVE)).await {
+                match listener.pass(flight, Bytes::from_static(KEEP_ALIVE)).await {
                     Ok(()) => continue,
                     Err(end) => return (end, None),
                 }
@@ -262,7 +273,7 @@ impl Listener {
     /// Passes an event on, without the empty usage that is there only because we asked for it.
     async fn send_event(
         &mut self,
-        flight: &Flight,
+        flight: &mut Flight,
         event: SseEvent,
         null_usage: Option<std::ops::Range<usize>>,
     ) -> Result<(), End> {
@@ -280,11 +291,19 @@ impl Listener {
         }
     }
 
+    /// Passes a piece of the answer on, and records it where it may be asked for again.
+    async fn send(&mut self, flight: &mut Flight, piece: Bytes) -> Result<(), End> {
+        if let Some(recording) = flight.recording() {
+            recording.add(Some(&piece));
+        }
+        self.pass(flight, piece).await
+    }
+
     /// Hands a piece to the caller, waiting for a slow one within bounds; one that takes nothing for too long is gone.
     ///
     /// # Errors
     /// With the end of it all, when that comes first.
-    async fn send(&mut self, flight: &Flight, piece: Bytes) -> Result<(), End> {
+    async fn pass(&mut self, flight: &Flight, piece: Bytes) -> Result<(), End> {
         if self.is_gone {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use domain::policy::Dialect;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 
-use super::KeptRequest;
+use super::Kept;
 
 #[test]
 fn a_request_reads_back_without_its_key() {
@@ -23,10 +23,10 @@ fn a_request_reads_back_without_its_key() {
         let value = HeaderValue::from_bytes(value.as_bytes()).expect("a value");
         caller.append(HeaderName::from_static(name), value);
     }
-    let kept = KeptRequest::new(Dialect::Openai, &caller, Bytes::from_static(b"{\"model\": 1}"));
+    let kept = Kept::request(Dialect::Openai, &caller, Bytes::from_static(b"{\"model\": 1}"));
     let bytes = kept.clone().into_bytes();
     assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
-    let read = KeptRequest::from_bytes(bytes).expect("it reads back");
+    let read = Kept::from_bytes(bytes).expect("it reads back");
     assert_eq!(read, kept);
     assert_eq!(read.headers["user-agent"], "sdk/1");
     assert_eq!(
@@ -39,12 +39,12 @@ fn a_request_reads_back_without_its_key() {
 proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-        let _ = KeptRequest::from_bytes(bytes);
+        let _ = Kept::from_bytes(bytes);
     }
 
     #[test]
     fn any_body_reads_back(body in proptest::collection::vec(any::<u8>(), 0..64)) {
-        let kept = KeptRequest::new(Dialect::Openai, &HeaderMap::new(), Bytes::from(body));
-        prop_assert_eq!(KeptRequest::from_bytes(kept.clone().into_bytes()), Some(kept));
+        let kept = Kept::request(Dialect::Openai, &HeaderMap::new(), Bytes::from(body));
+        prop_assert_eq!(Kept::from_bytes(kept.clone().into_bytes()), Some(kept));
     }
 }
