@@ -145,12 +145,18 @@ fn read_usage(raw: &RawValue) -> ReportedUsage {
         cache_read_input_tokens: Count,
         cache_creation_input_tokens: Count,
         cache_creation: Lenient<CacheCreation>,
+        output_tokens_details: Lenient<OutputDetails>,
     }
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct CacheCreation {
         ephemeral_5m_input_tokens: Count,
         ephemeral_1h_input_tokens: Count,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct OutputDetails {
+        thinking_tokens: Count,
     }
     let wire: Wire = read(raw).unwrap_or_default();
     let CacheCreation {
@@ -166,6 +172,7 @@ fn read_usage(raw: &RawValue) -> ReportedUsage {
         cached_tokens: wire.cache_read_input_tokens.0,
         cache_write_tokens: wire.cache_creation_input_tokens.0.max(by_time),
         cache_write_1h_tokens: for_1h,
+        reasoning_tokens: wire.output_tokens_details.0.thinking_tokens.0,
         counts_cache_apart: true,
         ..ReportedUsage::default()
     }
