@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Duration, TimeZone, Utc};
 use control::actor::PersonActor;
+use control::catalogue::{CatalogueLoad, Presence};
 use control::keys::{Expiry, IssuedKey, KEYS_PER_PERSON_MAX, KeyDraft, KeyOwner};
 use control::limits::{LimitDraft, NodeLimits};
 use control::models::ModelDraft;
 use control::people::PersonDraft;
 use control::prices::PriceDraft;
 use control::reports::{MonthlyQuery, ReportFilter};
-use control::rows::{AuditFilter, EntryFilter, KeyFilter, Person};
+use control::rows::{AuditFilter, EntryFilter, KeyFilter, KeyRow, LedgerEntry, Person};
 use control::sign_in::{ACCOUNT_FAILURES_MAX, PEER_FAILURES_MAX, SignInError};
+use control::tags::MonthlyTagQuery;
 use control::tenants::{TenantDraft, TenantVersions};
 use control::upstreams::{CredentialChange, UpstreamDraft};
 use control::{Actor, Control, ControlError, SystemRandom};
@@ -24,7 +26,7 @@ use domain::periods::{Month, Period};
 use domain::policy::{Dialect, Encoding, Route, Settings};
 use domain::prices::{Rates, Unpriced};
 use domain::priority::Priority;
-use domain::reports::Grouping;
+use domain::reports::{Grouping, TagTotals};
 use domain::usage::{TokenUsage, UsageSource};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -1102,6 +1104,114 @@ async fn prices_follow_each_other_without_gap_or_overlap() {
     );
 }
 
+fn load(models: &[&str], exchange: &str) -> CatalogueLoad {
+    CatalogueLoad {
+        models: models.iter().map(|name| (*name).to_owned()).collect(),
+        exchange: (!exchange.is_empty()).then(|| exchange.parse().unwrap()),
+        ..CatalogueLoad::default()
+    }
+}
+
+#[tokio::test]
+async fn the_catalogue_adds_what_is_missing_and_prices_what_is_there() {
+    let house = house().await;
+    let control = &house.control;
+    let operator = &house.operator;
+    let presence = async |name: &str, at: DateTime<Utc>| {
+        let exchange = Some("0.92".parse().unwrap());
+        let view = control.catalogue(&house.auditor, exchange, at).await.unwrap();
+        let entry = view.entries.into_iter().find(|entry| entry.model.name == name);
+        entry.unwrap().presence
+    };
+    let there = model("gpt-4o-mini", house.upstream);
+    control.create_model(operator, &there, now()).await.unwrap();
+    assert_eq!(presence("gpt-4o", now()).await, Presence::Absent);
+    assert_eq!(presence("gpt-4o-mini", now()).await, Presence::Unpriced);
+
+    let before = house.audited().await.len();
+    let asked = CatalogueLoad {
+        openai_upstream: Some(house.upstream),
+        ..load(&["gpt-4o-mini", "claude-haiku-5-5", "gpt-4o"], "0.92")
+    };
+    let loaded = control.load_catalogue(operator, &asked, now()).await.unwrap();
+    assert_eq!(loaded.created, ["gpt-4o", "claude-haiku-5-5"]);
+    assert_eq!(loaded.priced, ["gpt-4o-mini"]);
+    assert_eq!(house.audited().await.len(), before + 5, "two models and three prices");
+
+    let row = control.model(operator, "gpt-4o", now()).await.unwrap();
+    let price = row.price.unwrap();
+    assert_eq!(price.valid_from, now());
+    assert_eq!(price.rates.input_nanos_per_mtok, 2_300_000_000);
+    assert_eq!(price.rates.cache_read_nanos_per_mtok, 1_150_000_000);
+    assert_eq!(row.model.routes[0].upstream_id, house.upstream);
+    let routeless = control.model(operator, "claude-haiku-5-5", now()).await.unwrap();
+    assert!(routeless.model.routes.is_empty());
+    assert_eq!(
+        routeless.price.unwrap().tiers[0].rates.output_nanos_per_mtok,
+        2_300_000_000
+    );
+    let kept = control.model(operator, "gpt-4o-mini", now()).await.unwrap();
+    assert_eq!((kept.model.context_tokens, kept.version), (there.context_tokens, 1));
+    assert_eq!(presence("gpt-4o", now()).await, Presence::SamePrice);
+
+    let again = control.load_catalogue(operator, &asked, later(1)).await.unwrap();
+    assert_eq!(again.unchanged, ["gpt-4o", "gpt-4o-mini", "claude-haiku-5-5"]);
+    assert_eq!(house.audited().await.len(), before + 5);
+    control
+        .add_price(operator, "gpt-4o", &price_of(later(2)), later(2))
+        .await
+        .unwrap();
+    assert!(matches!(presence("gpt-4o", later(3)).await, Presence::OtherPrice(_)));
+    let again = control.load_catalogue(operator, &asked, later(3)).await.unwrap();
+    assert_eq!(again.priced, ["gpt-4o"]);
+}
+
+fn price_of(valid_from: DateTime<Utc>) -> PriceDraft {
+    price(Some(valid_from), 1)
+}
+
+#[tokio::test]
+async fn the_catalogue_is_loaded_whole_or_not_at_all_and_by_operators_only() {
+    let house = house().await;
+    let control = &house.control;
+    let before = house.audited().await.len();
+    let refused = async |actor: &Actor, asked: CatalogueLoad| control.load_catalogue(actor, &asked, now()).await;
+    let anthropic = CatalogueLoad {
+        anthropic_upstream: Some(house.upstream),
+        ..load(&["claude-opus-5-5"], "0.92")
+    };
+    for (field, asked) in [
+        ("exchange", load(&["gpt-4o"], "")),
+        ("models", load(&[], "0.92")),
+        ("models", load(&["gpt-4o", "made-up"], "0.92")),
+        ("anthropic_upstream", anthropic),
+    ] {
+        assert_field(field, refused(&house.operator, asked).await);
+    }
+    for actor in [&house.auditor, &house.manager, &house.member] {
+        assert_refused("load", refused(actor, load(&["gpt-4o"], "0.92")).await);
+    }
+    for actor in [&house.manager, &house.member] {
+        assert_refused("list", control.catalogue(actor, None, now()).await);
+    }
+    // The second of three cannot have another price at this very time.
+    control
+        .create_model(&house.operator, &model("gpt-4.1", house.upstream), now())
+        .await
+        .unwrap();
+    control
+        .add_price(&house.operator, "gpt-4.1", &price_of(now()), now())
+        .await
+        .unwrap();
+    let all = load(&["gpt-5.1", "gpt-4.1", "gpt-4o"], "0.92");
+    assert_field("valid_from", refused(&house.operator, all).await);
+    let view = control.catalogue(&house.operator, None, now()).await.unwrap();
+    assert_eq!((view.currency.as_str(), view.exchange), ("EUR", None));
+    let there = view.entries.iter().filter(|entry| entry.presence != Presence::Absent);
+    assert_eq!(there.count(), 1, "gpt-4.1, which was there before");
+    assert_eq!(house.audited().await.len(), before + 2);
+}
+
 #[tokio::test]
 async fn a_model_is_checked_with_its_routes() {
     let house = house().await;
@@ -1435,6 +1545,171 @@ async fn everybody_reads_only_what_is_theirs() {
     let summaries = control.tenants(&house.operator, later(1)).await.unwrap();
     let spent: Nanos = summaries.iter().map(|summary| summary.spent.cost).sum();
     assert_eq!(spent, Nanos(7_000_000_007));
+}
+
+#[tokio::test]
+async fn reports_by_tag_agree_with_the_month_and_with_what_each_may_see() {
+    let house = house().await;
+    let control = &house.control;
+    let mine = house.issue(&house.member, Priority::Default).await.unwrap().row;
+    let theirs = house.issue(&house.colleague, Priority::Default).await.unwrap().row;
+    let other = control.own_tenant(&house.stranger).await.unwrap().unwrap().tenant.id;
+    let foreign_owner = KeyOwner::Person(house.stranger.person_id().unwrap());
+    let foreign = control
+        .issue_key(&house.stranger, other, foreign_owner, &key(Priority::Low), now())
+        .await
+        .unwrap()
+        .row;
+    let tagged = |tenant, key: &KeyRow, cost, seq, tags: &[(&str, &str)]| {
+        let mut entry = settlement(tenant, key.owner_id, key.id, cost, seq);
+        let tags = tags
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        entry.identity.tags = tags.collect();
+        entry
+    };
+    let search = ("project", "search");
+    let entries = [
+        tagged(house.acme, &mine, 1_000_000_000, 1, &[search, ("team", "web")]),
+        tagged(house.acme, &mine, 2_000_000_000, 2, &[]),
+        tagged(house.acme, &theirs, 4_000_000_000, 3, &[search]),
+        tagged(house.acme, &theirs, 8_000_000_000, 4, &[("project", "")]),
+        tagged(other, &foreign, 16_000_000_000, 5, &[("secret-plan", "merger")]),
+    ];
+    let batch = ShipBatch {
+        previous_seq: 0,
+        last_seq: 5,
+        settlements: entries.iter().collect(),
+        rejections: Vec::new(),
+    };
+    house.store.ensure_partitions(now()).await.unwrap();
+    house.store.ship_ledger("one", &batch).await.unwrap();
+
+    let month = Month::containing(now(), chrono_tz::Europe::Berlin);
+    let by_project = MonthlyTagQuery {
+        month,
+        tenant: None,
+        name: "project".to_owned(),
+    };
+    let whole_month = MonthlyQuery {
+        month,
+        filter: ReportFilter::default(),
+        grouping: Grouping::NONE,
+    };
+    // Values with what they cost in units, and what has no project.
+    let expected: [(_, _, &[(&str, i64)], i64, &[&str]); 6] = [
+        (
+            "operator",
+            &house.operator,
+            &[("", 8), ("search", 5)],
+            18,
+            &["project", "secret-plan", "team"],
+        ),
+        (
+            "auditor",
+            &house.auditor,
+            &[("", 8), ("search", 5)],
+            18,
+            &["project", "secret-plan", "team"],
+        ),
+        (
+            "manager",
+            &house.manager,
+            &[("", 8), ("search", 5)],
+            2,
+            &["project", "team"],
+        ),
+        ("member", &house.member, &[("search", 1)], 2, &["project", "team"]),
+        (
+            "colleague",
+            &house.colleague,
+            &[("", 8), ("search", 4)],
+            0,
+            &["project"],
+        ),
+        ("stranger", &house.stranger, &[], 16, &["secret-plan"]),
+    ];
+    for (who, actor, values, without, names) in expected {
+        let report = control
+            .monthly_tag_report(actor, &by_project, later(1))
+            .await
+            .unwrap()
+            .report;
+        let found: Vec<_> = report
+            .rows
+            .iter()
+            .map(|row| (row.value.as_str(), row.totals.cost))
+            .collect();
+        let wanted: Vec<_> = values
+            .iter()
+            .map(|(value, units)| (*value, Nanos::from_units(*units)))
+            .collect();
+        assert_eq!(found, wanted, "{who}");
+        assert_eq!(report.without.cost, Nanos::from_units(without), "{who}");
+        let sum: Nanos = report.rows.iter().map(|row| row.totals.cost).sum();
+        assert_eq!(sum + report.without.cost, report.totals.cost, "{who}");
+        let requests: u64 = report.rows.iter().map(|row| row.totals.requests).sum();
+        assert_eq!(requests + report.without.requests, report.totals.requests, "{who}");
+        let month_total = control
+            .monthly_report(actor, &whole_month, later(1))
+            .await
+            .unwrap()
+            .report
+            .totals;
+        assert_eq!(report.totals, TagTotals::of(&month_total), "{who}");
+        assert_eq!(control.tag_names(actor, month, None).await.unwrap(), names, "{who}");
+
+        let csv = control.monthly_tag_csv(actor, &by_project, later(1)).await.unwrap();
+        assert_eq!(csv.file_name, "tollgate-usage-2026-11-by-tag-project.csv");
+        let text = csv.bytes.map(Result::unwrap).concat().await;
+        let text = String::from_utf8(text).unwrap();
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        let cost = lines[0].iter().position(|name| *name == "cost_eur").unwrap();
+        let costs: Vec<Nanos> = lines[1..].iter().map(|line| line[cost].parse().unwrap()).collect();
+        let (total, rows) = costs.split_last().unwrap();
+        assert_eq!(rows.len(), values.len() + 1, "{who}");
+        assert_eq!(rows.iter().copied().sum::<Nanos>(), *total, "{who}");
+        assert_eq!(*total, report.totals.cost, "{who}");
+
+        let filter = EntryFilter {
+            tag: Some(("project".to_owned(), "search".to_owned())),
+            ..EntryFilter::default()
+        };
+        let page = control.ledger_entries(actor, &filter, None, 50).await.unwrap();
+        let cost: Nanos = page
+            .entries
+            .iter()
+            .map(|named| match &named.entry {
+                LedgerEntry::Settlement(entry) => entry.cost_nanos,
+                LedgerEntry::Rejection(_) => Nanos::ZERO,
+            })
+            .sum();
+        let of_search = wanted.iter().find(|(value, _)| *value == "search");
+        assert_eq!(cost, of_search.map_or(Nanos::ZERO, |(_, cost)| *cost), "{who}");
+    }
+
+    let of_acme = MonthlyTagQuery {
+        tenant: Some(house.acme),
+        ..by_project.clone()
+    };
+    assert_refused(
+        "report",
+        control.monthly_tag_report(&house.stranger, &of_acme, now()).await,
+    );
+    assert_refused(
+        "file",
+        control.monthly_tag_csv(&house.foreign_manager, &of_acme, now()).await,
+    );
+    assert_refused(
+        "names",
+        control.tag_names(&house.stranger, month, Some(house.acme)).await,
+    );
+    let report = control
+        .monthly_tag_report(&house.operator, &of_acme, later(1))
+        .await
+        .unwrap()
+        .report;
+    assert_eq!(report.totals.cost, Nanos::from_units(15));
 }
 
 #[tokio::test]

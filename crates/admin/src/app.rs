@@ -32,6 +32,7 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/keys/:id/revoke") view=pages::keys::revoke ssr=SsrMode::Async />
                 <Route path=path!("/models") view=pages::models::list ssr=SsrMode::Async />
                 <Route path=path!("/models/new") view=pages::models::new ssr=SsrMode::Async />
+                <Route path=path!("/models/catalogue") view=pages::catalogue::view ssr=SsrMode::Async />
                 <Route path=path!("/models/edit") view=pages::models::edit ssr=SsrMode::Async />
                 <Route path=path!("/upstreams") view=pages::upstreams::list ssr=SsrMode::Async />
                 <Route path=path!("/upstreams/new") view=pages::upstreams::new ssr=SsrMode::Async />
@@ -45,6 +46,7 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/queue") view=pages::queue::view ssr=SsrMode::Async />
                 <Route path=path!("/ledger") view=pages::ledger::list ssr=SsrMode::Async />
                 <Route path=path!("/ledger/:id") view=pages::ledger::entry ssr=SsrMode::Async />
+                <Route path=path!("/reports/estimates") view=pages::estimates::view ssr=SsrMode::Async />
                 <Route path=path!("/reports") view=pages::reports::view ssr=SsrMode::Async />
                 <Route path=path!("/people") view=pages::people::list ssr=SsrMode::Async />
                 <Route path=path!("/people/new") view=pages::people::new ssr=SsrMode::Async />

@@ -13,6 +13,9 @@ const SMALL_NANOS: i64 = 1_000_000_000;
 /// Digits after the point of small amounts.
 const SMALL_PLACES: u32 = 6;
 
+/// A price of zero.
+const FREE: &str = "free";
+
 /// The installation's ways of writing: its billing currency and its billing time zone.
 #[derive(Clone, Debug)]
 pub struct Format {
@@ -63,13 +66,19 @@ impl Format {
         self.with_currency(&amount.to_string())
     }
 
-    /// A price per million tokens.
+    /// A price per million tokens. One of zero is not written like a figure, or it would look like a missing one.
     pub fn rate(&self, nanos_per_mtok: i64) -> String {
+        if nanos_per_mtok == 0 {
+            return FREE.to_owned();
+        }
         self.exact(Nanos(nanos_per_mtok))
     }
 
     /// A price per million tokens without the currency, for tables whose caption names it.
     pub fn bare_rate(&self, nanos_per_mtok: i64) -> String {
+        if nanos_per_mtok == 0 {
+            return FREE.to_owned();
+        }
         grouped(&Nanos(nanos_per_mtok).to_string())
     }
 
@@ -171,6 +180,11 @@ pub fn share(part: u64, whole: u64) -> String {
 /// A month in words: `November 2026`.
 pub fn month_name(month: Month) -> String {
     month.first_day().format("%B %Y").to_string()
+}
+
+/// A day with its year: `29 Nov 2026`.
+pub fn date(day: NaiveDate) -> String {
+    day.format("%-d %b %Y").to_string()
 }
 
 /// A day: `29 Nov`.

@@ -24,9 +24,9 @@ pub fn address_of(path: &str, lookback: Lookback, fields: &[(&str, &str)]) -> St
     address(path, &fields)
 }
 
-/// Links to the page at each distance.
-pub fn links(path: &str, lookback: Lookback, fields: &[(&str, &str)]) -> AnyView {
-    let links = Lookback::ALL
+/// Links to the page at each of these distances.
+pub fn links(path: &str, offered: [Lookback; 3], lookback: Lookback, fields: &[(&str, &str)]) -> AnyView {
+    let links = offered
         .into_iter()
         .map(|other| {
             let href = address_of(path, other, fields);
@@ -47,10 +47,13 @@ pub fn covered(span: Span, complete_until: chrono::DateTime<chrono::Utc>, format
     view! { <p class="quiet">{text}</p> }.into_any()
 }
 
-fn name(lookback: Lookback) -> &'static str {
+/// How a distance is called.
+pub fn name(lookback: Lookback) -> &'static str {
     match lookback {
         Lookback::Hour => "Last hour",
         Lookback::Day => "Last 24 hours",
+        Lookback::Week => "Last 7 days",
+        Lookback::ThirtyDays => "Last 30 days",
         Lookback::Month => "This month",
     }
 }

@@ -5,8 +5,10 @@
 )]
 
 pub mod alerts;
+pub mod catalogue;
 pub mod connect;
 pub mod early_retries;
+pub mod estimates;
 pub mod explain;
 pub mod invitation;
 pub mod keys;

@@ -14,19 +14,29 @@ pub enum Lookback {
     /// A day.
     #[default]
     Day,
+    /// Seven days.
+    Week,
+    /// Thirty days.
+    ThirtyDays,
     /// The calendar month so far, in the billing time zone.
     Month,
 }
 
 impl Lookback {
-    /// All of them, shortest first.
-    pub const ALL: [Self; 3] = [Self::Hour, Self::Day, Self::Month];
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Hour, Self::Day, Self::Week, Self::ThirtyDays, Self::Month];
+    /// What pages offer that show what goes on, shortest first.
+    pub const LATELY: [Self; 3] = [Self::Hour, Self::Day, Self::Month];
+    /// What pages offer that show how well something fits, shortest first.
+    pub const WHILE: [Self; 3] = [Self::Day, Self::Week, Self::ThirtyDays];
 
     /// The word in addresses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hour => "hour",
             Self::Day => "day",
+            Self::Week => "week",
+            Self::ThirtyDays => "30-days",
             Self::Month => "month",
         }
     }
@@ -41,14 +51,16 @@ impl Lookback {
         match self {
             Self::Hour => back(1),
             Self::Day => back(24),
+            Self::Week => back(7 * 24),
+            Self::ThirtyDays => back(30 * 24),
             Self::Month => Month::containing(now, zone).span(zone),
         }
     }
 }
 
-/// The text is none of the three.
+/// The text is none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("choose one of hour, day, month")]
+#[error("choose one of hour, day, week, 30-days, month")]
 pub struct UnknownLookback;
 
 impl FromStr for Lookback {

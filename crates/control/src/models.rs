@@ -73,24 +73,30 @@ impl Control {
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
         actor.require_operator()?;
-        let model = checked(draft, None, now)?;
         let mut transaction = self.store.begin().await?;
-        require_upstreams(&mut transaction, &model).await?;
-        if models::count_models(&mut transaction).await? >= MODELS_MAX {
+        self.insert_model(&mut transaction, actor, draft, now).await?;
+        commit(transaction).await
+    }
+
+    /// Adds a model in the transaction of an operation that may.
+    pub(crate) async fn insert_model(
+        &self,
+        transaction: &mut Transaction,
+        actor: &Actor,
+        draft: &ModelDraft,
+        now: DateTime<Utc>,
+    ) -> Result<(), ControlError> {
+        let model = checked(draft, None, now)?;
+        require_upstreams(transaction, &model).await?;
+        if models::count_models(transaction).await? >= MODELS_MAX {
             return Err(ControlError::field(
                 "name",
                 format!("there are {MODELS_MAX} models already"),
             ));
         }
-        models::insert(&mut transaction, &model, now).await?;
-        self.note(
-            &mut transaction,
-            actor,
-            now,
-            changed("model.create", &model.name, None, Some(shown(&model))),
-        )
-        .await?;
-        commit(transaction).await
+        models::insert(transaction, &model, now).await?;
+        let change = changed("model.create", &model.name, None, Some(shown(&model)));
+        self.note(transaction, actor, now, change).await
     }
 
     /// Changes a model and replaces its routes.
@@ -124,7 +130,8 @@ impl Control {
 
 const NOT_FOUND: ControlError = ControlError::NotFound { what: "model" };
 
-fn checked(
+/// The model that a draft describes; whether its upstreams exist is not looked at.
+pub(crate) fn checked(
     draft: &ModelDraft,
     disabled_before: Option<DateTime<Utc>>,
     now: DateTime<Utc>,

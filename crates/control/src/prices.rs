@@ -2,11 +2,11 @@
 
 use chrono::{DateTime, Duration, Utc};
 use domain::ids::PriceId;
+use domain::money::Nanos;
 use domain::prices::{Price, PriceTier, Rates};
 use serde_json::{Value, json};
-use store::models;
-use store::models::PRICES_MAX;
-use store::models::StoredPrice;
+use store::models::{PRICES_MAX, StoredPrice};
+use store::{Transaction, models};
 
 use crate::audit::Change;
 use crate::fields::Fields;
@@ -36,6 +36,18 @@ pub struct RatesText {
 }
 
 impl RatesText {
+    /// These rates as a form shows them, every class written out.
+    pub fn of(rates: &Rates) -> Self {
+        let text = |rate: i64| Nanos(rate).to_string();
+        Self {
+            input: text(rates.input_nanos_per_mtok),
+            cache_read: text(rates.cache_read_nanos_per_mtok),
+            cache_write_5m: text(rates.cache_write_5m_nanos_per_mtok),
+            cache_write_1h: text(rates.cache_write_1h_nanos_per_mtok),
+            output: text(rates.output_nanos_per_mtok),
+        }
+    }
+
     /// Reads the texts; what is wrong is noted under the fields' names.
     pub fn parse(&self, fields: &mut Fields) -> Rates {
         let mut required = |field: &'static str, text: &str| {
@@ -86,6 +98,21 @@ impl Control {
         now: DateTime<Utc>,
     ) -> Result<PriceId, ControlError> {
         actor.require_operator()?;
+        let mut transaction = self.store.begin().await?;
+        let id = self.insert_price(&mut transaction, actor, model, draft, now).await?;
+        commit(transaction).await?;
+        Ok(id)
+    }
+
+    /// Adds a price in the transaction of an operation that may.
+    pub(crate) async fn insert_price(
+        &self,
+        transaction: &mut Transaction,
+        actor: &Actor,
+        model: &str,
+        draft: &PriceDraft,
+        now: DateTime<Utc>,
+    ) -> Result<PriceId, ControlError> {
         let is_system = matches!(actor, Actor::System { .. });
         check(draft, is_system, now)?;
         // A start that was meant as now begins now, so that no request gets another price than it was charged.
@@ -94,9 +121,8 @@ impl Control {
             Some(from) => from,
             None => now,
         };
-        let mut transaction = self.store.begin().await?;
-        models::lock(&mut transaction, model, now).await?.ok_or(NO_MODEL)?;
-        let prices = models::prices(&mut transaction, model).await?;
+        models::lock(transaction, model, now).await?.ok_or(NO_MODEL)?;
+        let prices = models::prices(transaction, model).await?;
         if prices.len() as i64 >= PRICES_MAX {
             return Err(ControlError::field(
                 "valid_from",
@@ -128,12 +154,11 @@ impl Control {
         if let Some(previous) = previous
             && previous.valid_until.is_none_or(|until| until > valid_from)
         {
-            models::end_price(&mut transaction, previous.id, Some(valid_from)).await?;
+            models::end_price(transaction, previous.id, Some(valid_from)).await?;
         }
-        models::insert_price(&mut transaction, &price, now, actor.label()).await?;
+        models::insert_price(transaction, &price, now, actor.label()).await?;
         let change = changed("price.add", &price, previous.map(shown), Some(shown(&price)));
-        self.note(&mut transaction, actor, now, change).await?;
-        commit(transaction).await?;
+        self.note(transaction, actor, now, change).await?;
         Ok(price.id)
     }
 
@@ -173,7 +198,8 @@ impl Control {
 const NO_MODEL: ControlError = ControlError::NotFound { what: "model" };
 const NO_PRICE: ControlError = ControlError::NotFound { what: "price" };
 
-fn check(draft: &PriceDraft, is_system: bool, now: DateTime<Utc>) -> Result<(), ControlError> {
+/// Notes what is wrong with a price, whatever else its model has.
+pub(crate) fn check(draft: &PriceDraft, is_system: bool, now: DateTime<Utc>) -> Result<(), ControlError> {
     let mut fields = Fields::default();
     if let Some(from) = draft.valid_from {
         fields.require(

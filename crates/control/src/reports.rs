@@ -134,7 +134,7 @@ fn subject_of(filter: &ReportFilter) -> Target {
 }
 
 /// What was asked for, cut down to what the actor may see.
-fn within_reach(actor: &Actor, filter: &ReportFilter) -> Result<ReportFilter, ControlError> {
+pub(crate) fn within_reach(actor: &Actor, filter: &ReportFilter) -> Result<ReportFilter, ControlError> {
     let mut filter = filter.clone();
     actor.narrow(&mut filter.tenant, &mut filter.owner)?;
     Ok(filter)

@@ -16,7 +16,9 @@ use store::reports::{ReportRow, ReportStream};
 use crate::ControlError;
 
 /// Decimals of an amount of money: all there are.
-const MONEY_PLACES: u32 = 9;
+pub(crate) const MONEY_PLACES: u32 = 9;
+/// The last two columns of every file.
+pub(crate) const COMPLETENESS_COLUMNS: [&str; 2] = ["month_state", "complete_until"];
 /// Rows that make one piece of the stream.
 const ROWS_PER_CHUNK: usize = 256;
 
@@ -46,22 +48,16 @@ impl UsageCsv {
             completeness,
             rows,
         } = report;
-        let lines = Lines {
+        let lines = UsageLines {
             grouping,
             month: month.to_string(),
             completeness,
-            rows_written: 0,
-        };
-        let header = header(grouping, currency);
-        let start = Step::Header {
-            header,
-            rows: rows.chunks(ROWS_PER_CHUNK).boxed(),
             totals,
-            lines,
+            rows_written: 0,
         };
         Self {
             file_name: file_name(month, grouping),
-            bytes: stream::unfold(start, next_chunk).boxed(),
+            bytes: pieces(header(grouping, currency), rows, lines),
         }
     }
 }
@@ -87,65 +83,83 @@ fn file_name(month: Month, grouping: Grouping) -> String {
     }
 }
 
-type RowChunks = BoxStream<'static, Vec<Result<ReportRow, StoreError>>>;
+/// How a report becomes lines.
+pub(crate) trait Lines: Send + 'static {
+    /// A row of the report.
+    type Row: Send + 'static;
+
+    /// A row's line.
+    fn row(&mut self, row: &Self::Row) -> Vec<String>;
+
+    /// The lines after the last row. A file without them was cut off.
+    fn end(&mut self) -> Vec<Vec<String>>;
+}
+
+/// The bytes of a report in pieces: its header, its rows, its end.
+pub(crate) fn pieces<L: Lines>(
+    header: Vec<String>,
+    rows: BoxStream<'static, Result<L::Row, StoreError>>,
+    lines: L,
+) -> BoxStream<'static, Result<Vec<u8>, ControlError>> {
+    let start = Step::Header {
+        header,
+        rows: rows.chunks(ROWS_PER_CHUNK).boxed(),
+        lines,
+    };
+    stream::unfold(start, next_piece).boxed()
+}
+
+type RowChunks<R> = BoxStream<'static, Vec<Result<R, StoreError>>>;
 
 /// What comes next.
-enum Step {
+enum Step<L: Lines> {
     Header {
         header: Vec<String>,
-        rows: RowChunks,
-        totals: Totals,
-        lines: Lines,
+        rows: RowChunks<L::Row>,
+        lines: L,
     },
     Rows {
-        rows: RowChunks,
-        totals: Totals,
-        lines: Lines,
+        rows: RowChunks<L::Row>,
+        lines: L,
     },
     Nothing,
 }
 
-async fn next_chunk(step: Step) -> Option<(Result<Vec<u8>, ControlError>, Step)> {
+async fn next_piece<L: Lines>(step: Step<L>) -> Option<(Result<Vec<u8>, ControlError>, Step<L>)> {
     match step {
         Step::Nothing => None,
-        Step::Header {
-            header,
-            rows,
-            totals,
-            lines,
-        } => Some(match written([header]) {
-            Ok(bytes) => (Ok(bytes), Step::Rows { rows, totals, lines }),
+        Step::Header { header, rows, lines } => Some(match written([header]) {
+            Ok(bytes) => (Ok(bytes), Step::Rows { rows, lines }),
             Err(error) => (Err(error), Step::Nothing),
         }),
-        Step::Rows {
-            mut rows,
-            totals,
-            mut lines,
-        } => Some(match rows.next().await {
-            None => (written([lines.total(&totals)]), Step::Nothing),
-            Some(chunk) => match lines.chunk(chunk) {
-                Ok(bytes) => (Ok(bytes), Step::Rows { rows, totals, lines }),
+        Step::Rows { mut rows, mut lines } => Some(match rows.next().await {
+            None => (written(lines.end()), Step::Nothing),
+            Some(chunk) => match piece(&mut lines, chunk) {
+                Ok(bytes) => (Ok(bytes), Step::Rows { rows, lines }),
                 Err(error) => (Err(error), Step::Nothing),
             },
         }),
     }
 }
 
-struct Lines {
+fn piece<L: Lines>(lines: &mut L, rows: Vec<Result<L::Row, StoreError>>) -> Result<Vec<u8>, ControlError> {
+    let mut made = Vec::with_capacity(rows.len());
+    for row in rows {
+        made.push(lines.row(&row?));
+    }
+    written(made)
+}
+
+struct UsageLines {
     grouping: Grouping,
     month: String,
     completeness: Completeness,
+    totals: Totals,
     rows_written: u64,
 }
 
-impl Lines {
-    fn chunk(&mut self, rows: Vec<Result<ReportRow, StoreError>>) -> Result<Vec<u8>, ControlError> {
-        let mut lines = Vec::with_capacity(rows.len());
-        for row in rows {
-            lines.push(self.row(&row?));
-        }
-        written(lines)
-    }
+impl Lines for UsageLines {
+    type Row = ReportRow;
 
     fn row(&mut self, row: &ReportRow) -> Vec<String> {
         self.rows_written += 1;
@@ -174,13 +188,15 @@ impl Lines {
         cells
     }
 
-    fn total(&self, totals: &Totals) -> Vec<String> {
+    fn end(&mut self) -> Vec<Vec<String>> {
         let mut cells = vec!["total".to_owned(), self.rows_written.to_string(), self.month.clone()];
         cells.resize(cells.len() + group_columns(self.grouping).len(), String::new());
-        self.sums(&mut cells, totals);
-        cells
+        self.sums(&mut cells, &self.totals);
+        vec![cells]
     }
+}
 
+impl UsageLines {
     fn sums(&self, cells: &mut Vec<String>, totals: &Totals) {
         let usage = &totals.usage;
         let counts = [
@@ -207,13 +223,17 @@ impl Lines {
             totals.overrun,
         ];
         cells.extend(amounts.into_iter().map(|amount: Nanos| amount.to_decimal(MONEY_PLACES)));
-        cells.push(self.completeness.state.as_str().to_owned());
-        cells.push(
-            self.completeness
-                .complete_until
-                .to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
-        );
+        cells.extend(completeness_cells(&self.completeness));
     }
+}
+
+/// The cells of the last two columns of every file.
+pub(crate) fn completeness_cells(completeness: &Completeness) -> [String; 2] {
+    let until = completeness.complete_until;
+    [
+        completeness.state.as_str().to_owned(),
+        until.to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+    ]
 }
 
 fn header(grouping: Grouping, currency: &str) -> Vec<String> {
@@ -241,7 +261,7 @@ fn header(grouping: Grouping, currency: &str) -> Vec<String> {
     names.extend(
         ["cost", "adjusted_cost", "charged", "expected_cost", "overrun"].map(|name| format!("{name}_{currency}")),
     );
-    names.extend(["month_state", "complete_until"].map(str::to_owned));
+    names.extend(COMPLETENESS_COLUMNS.map(str::to_owned));
     names
 }
 
@@ -264,7 +284,7 @@ fn group_columns(grouping: Grouping) -> Vec<&'static str> {
 const FORMULA_STARTS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
 /// A text that no spreadsheet takes for a formula: one that could be gets an apostrophe in front.
-fn safe_text(text: &str) -> String {
+pub(crate) fn safe_text(text: &str) -> String {
     if text.starts_with(FORMULA_STARTS) {
         format!("'{text}")
     } else {

@@ -121,6 +121,109 @@ impl Totals {
     }
 }
 
+/// What was expected of requests beside what they used and cost, adjustments left out. What a provider did not report was
+/// charged as expected, so that such requests agree with themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Estimates {
+    /// Requests that ran.
+    pub requests: u64,
+    /// Of these, those whose usage was estimated here.
+    pub estimated_requests: u64,
+    /// Input in tokens, of all classes.
+    pub input: Estimated,
+    /// Output in tokens.
+    pub output: Estimated,
+    /// Cost in nano-units.
+    pub cost: Estimated,
+    /// Cost above the ceilings, which budgets had not held.
+    pub overrun: Nanos,
+}
+
+impl Estimates {
+    /// Those of the requests that a report adds up.
+    pub fn of(totals: &Totals) -> Self {
+        let nanos = |amount: Nanos| u64::try_from(amount.0).unwrap_or(0);
+        Self {
+            requests: totals.requests,
+            estimated_requests: totals.estimated_requests,
+            input: Estimated {
+                expected: totals.expected_input_tokens,
+                used: totals.usage.input_tokens(),
+            },
+            output: Estimated {
+                expected: totals.expected_output_tokens,
+                used: totals.usage.output_tokens,
+            },
+            cost: Estimated {
+                expected: nanos(totals.expected_cost),
+                used: nanos(totals.cost),
+            },
+            overrun: totals.overrun,
+        }
+    }
+}
+
+/// What a report by tag adds up: sums over settlements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TagTotals {
+    /// Requests that ran.
+    pub requests: u64,
+    /// Of these, those that provider or gateway failed.
+    pub failed_requests: u64,
+    /// What they used.
+    pub usage: TokenUsage,
+    /// What they cost, before adjustments: these have no tags.
+    pub cost: Nanos,
+}
+
+impl TagTotals {
+    /// Those of the requests that a report adds up.
+    pub fn of(totals: &Totals) -> Self {
+        Self {
+            requests: totals.requests,
+            failed_requests: totals.failed_requests,
+            usage: totals.usage,
+            cost: totals.cost,
+        }
+    }
+
+    /// What is left of these without `part`, which is contained in them.
+    pub fn without(&self, part: &Self) -> Self {
+        let (all, less) = (&self.usage, &part.usage);
+        Self {
+            requests: self.requests.saturating_sub(part.requests),
+            failed_requests: self.failed_requests.saturating_sub(part.failed_requests),
+            usage: TokenUsage {
+                input_fresh_tokens: all.input_fresh_tokens.saturating_sub(less.input_fresh_tokens),
+                cache_read_tokens: all.cache_read_tokens.saturating_sub(less.cache_read_tokens),
+                cache_write_5m_tokens: all.cache_write_5m_tokens.saturating_sub(less.cache_write_5m_tokens),
+                cache_write_1h_tokens: all.cache_write_1h_tokens.saturating_sub(less.cache_write_1h_tokens),
+                output_tokens: all.output_tokens.saturating_sub(less.output_tokens),
+                reasoning_tokens: all.reasoning_tokens.saturating_sub(less.reasoning_tokens),
+            },
+            cost: self.cost - part.cost,
+        }
+    }
+}
+
+/// A figure as it was expected and as it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Estimated {
+    /// What rates held before the requests ran.
+    pub expected: u64,
+    /// What they used.
+    pub used: u64,
+}
+
+impl Estimated {
+    /// Expected by used in hundredths, rounded to the nearest; `None` where nothing was used, however much was expected.
+    pub fn ratio_hundredths(self) -> Option<u64> {
+        let used = u128::from(self.used);
+        let hundredths = (u128::from(self.expected) * 100 + used / 2).checked_div(used)?;
+        Some(u64::try_from(hundredths).unwrap_or(u64::MAX))
+    }
+}
+
 /// By what a report is divided. Users and keys are a tenant's, so that dividing by them also divides by tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grouping {

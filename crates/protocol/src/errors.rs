@@ -125,12 +125,14 @@ impl ErrorBody {
 
     /// The same as the last event of a stream of this endpoint that has begun.
     pub fn to_sse_event(&self, endpoint: Endpoint) -> Bytes {
+        /// As the reference has it, and with the error as a member, as the provider sends it and SDKs look for it.
         #[derive(Serialize)]
         struct ResponsesError<'a> {
             r#type: &'static str,
             code: Option<&'a str>,
             message: &'a str,
             param: Option<&'a str>,
+            error: &'a ErrorBody,
             /// Required, and not known: how many events came before is not counted.
             sequence_number: u64,
         }
@@ -143,6 +145,7 @@ impl ErrorBody {
                     code: self.code.as_deref(),
                     message: &self.message,
                     param: self.param.as_deref(),
+                    error: self,
                     sequence_number: 0,
                 }),
             ),

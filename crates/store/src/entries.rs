@@ -29,6 +29,8 @@ pub struct EntryFilter {
     pub request: Option<RequestId>,
     /// With this outcome. Lists of both kinds then leave rejections out.
     pub outcome: Option<Outcome>,
+    /// With this tag: its name and value.
+    pub tag: Option<(String, String)>,
     /// Refused with this code. Lists of both kinds then leave settlements out.
     pub code: Option<RefusalCode>,
     /// Admitted or refused from here on.
@@ -170,6 +172,11 @@ impl EntryRow {
             user_name: self.user_name,
         })
     }
+}
+
+/// A tag as the object that contains only it.
+pub(crate) fn tag_object(tag: Option<&(String, String)>) -> Option<serde_json::Value> {
+    tag.map(|(name, value)| serde_json::json!({ name: value }))
 }
 
 /// Bounds what a caller asks for.

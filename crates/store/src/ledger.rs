@@ -370,6 +370,32 @@ async fn insert_settlements(transaction: &mut Transaction, entries: &str) -> Res
             order by 1, 2, 3, 4, 5, 6
             on conflict (bucket_start, scope_kind, limit_id, code, tenant_id, key_id)
             do update set requests = kept.requests + excluded.requests
+        ),
+        tags_rolled as (
+            insert into tag_rollups as kept (
+                bucket_start, tenant_id, tag_name, tag_value, key_id, requests, failed_requests, input_fresh_tokens,
+                cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens, output_tokens, reasoning_tokens,
+                cost_nanos)
+            select
+                bucket_start, tenant_id, tag.key, tag.value, key_id,
+                count(*),
+                count(*) filter (where outcome not in ('completed', 'client_closed')),
+                sum(input_fresh_tokens), sum(cache_read_tokens), sum(cache_write_5m_tokens), sum(cache_write_1h_tokens),
+                sum(output_tokens), sum(reasoning_tokens), sum(cost_nanos)
+            from placed, jsonb_each_text(tags) as tag
+            where tags <> '{}'
+            group by 1, 2, 3, 4, 5
+            order by 1, 2, 3, 4, 5
+            on conflict (bucket_start, tenant_id, tag_name, tag_value, key_id) do update set
+                requests = kept.requests + excluded.requests,
+                failed_requests = kept.failed_requests + excluded.failed_requests,
+                input_fresh_tokens = kept.input_fresh_tokens + excluded.input_fresh_tokens,
+                cache_read_tokens = kept.cache_read_tokens + excluded.cache_read_tokens,
+                cache_write_5m_tokens = kept.cache_write_5m_tokens + excluded.cache_write_5m_tokens,
+                cache_write_1h_tokens = kept.cache_write_1h_tokens + excluded.cache_write_1h_tokens,
+                output_tokens = kept.output_tokens + excluded.output_tokens,
+                reasoning_tokens = kept.reasoning_tokens + excluded.reasoning_tokens,
+                cost_nanos = kept.cost_nanos + excluded.cost_nanos
         )
         select count(*) as "count!" from inserted
         "#,

@@ -31,6 +31,7 @@ pub mod sessions;
 pub mod settings;
 pub mod settlements;
 pub mod sign_in;
+pub mod tags;
 pub mod tenants;
 pub mod upstreams;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use domain::ids::PriceId;
-use domain::policy::{Model, Route};
+use domain::policy::{Dialect, Model, Route};
 use domain::prices::Price;
 use sqlx::PgExecutor;
 
@@ -23,6 +23,8 @@ pub struct ModelRow {
     pub model: Model,
     /// The price in force now.
     pub price: Option<Price>,
+    /// What the enabled upstreams of its routes speak: the dialects that it can be asked for in, each once.
+    pub dialects: Vec<Dialect>,
     /// When it was added.
     pub created_at: DateTime<Utc>,
     /// Raised by every change.
@@ -47,7 +49,14 @@ impl Store {
         let rows = sqlx::query_as!(
             ModelColumns,
             "select name, model_group, context_tokens, output_cap_tokens, output_default_tokens, encoding, disabled_at,
-                    created_at, version
+                    created_at, version,
+                    array(
+                        select distinct dialect
+                        from model_routes
+                        join upstreams on upstreams.id = upstream_id
+                        where model = models.name and upstreams.disabled_at is null
+                        order by dialect desc
+                    ) as \"dialects!\"
              from models
              order by name
              limit $1",
@@ -321,7 +330,14 @@ async fn find(transaction: &mut Transaction, name: &str, now: DateTime<Utc>) -> 
     let row = sqlx::query_as!(
         ModelColumns,
         "select name, model_group, context_tokens, output_cap_tokens, output_default_tokens, encoding, disabled_at,
-                created_at, version
+                created_at, version,
+                array(
+                    select distinct dialect
+                    from model_routes
+                    join upstreams on upstreams.id = upstream_id
+                    where model = models.name and upstreams.disabled_at is null
+                    order by dialect desc
+                ) as \"dialects!\"
          from models
          where name = $1",
         name,
@@ -365,6 +381,7 @@ struct ModelColumns {
     disabled_at: Option<DateTime<Utc>>,
     created_at: DateTime<Utc>,
     version: i64,
+    dialects: Vec<String>,
 }
 
 impl ModelColumns {
@@ -381,6 +398,11 @@ impl ModelColumns {
                 routes,
             },
             price,
+            dialects: self
+                .dialects
+                .iter()
+                .map(|dialect| parse(dialect, "upstreams.dialect"))
+                .collect::<Result<_, _>>()?,
             created_at: self.created_at,
             version: self.version,
         })

@@ -4,7 +4,7 @@ use domain::ids::RequestId;
 use domain::ledger::Rejection;
 use uuid::Uuid;
 
-use crate::entries::{EntryCursor, EntryFilter, EntryPage, EntryRow, Named, page, page_places, start};
+use crate::entries::{EntryCursor, EntryFilter, EntryPage, EntryRow, Named, page, page_places, start, tag_object};
 use crate::{Store, StoreError};
 
 impl Store {
@@ -35,6 +35,7 @@ impl Store {
                     and ($10::uuid is null or user_id = $10::text
                         or key_id in (select keys.id from keys where owner_id = $10))
                     and ($11::text is null or code = $11)
+                    and ($13::jsonb is null or tags @> $13)
                 order by refused_at desc, id desc
                 limit $12
             )
@@ -62,6 +63,7 @@ impl Store {
             filter.owner.map(Uuid::from),
             filter.code.map(|code| code.as_str()),
             places as i64 + 1,
+            tag_object(filter.tag.as_ref()),
         )
         .fetch_all(self.pool())
         .await?;

@@ -154,6 +154,18 @@ impl Store {
 
     /// A report as a stream in constant memory, rows and totals from one snapshot.
     pub async fn stream_report(&self, query: ReportQuery, now: DateTime<Utc>) -> Result<ReportStream, StoreError> {
+        let (mut snapshot, place) = self.begin_stream().await?;
+        let totals = read_totals(&mut snapshot, &query).await?;
+        let completeness = read_completeness(&mut snapshot, query.span, now).await?;
+        Ok(ReportStream {
+            totals,
+            completeness,
+            rows: stream_rows(snapshot, query, place),
+        })
+    }
+
+    /// A snapshot for a report that is read row by row, and its place among them.
+    pub(crate) async fn begin_stream(&self) -> Result<(Transaction, OwnedSemaphorePermit), StoreError> {
         let place = in_time(STREAM_PLACE_WAIT_MS, async {
             let place = Arc::clone(&self.report_streams).acquire_owned().await;
             place.map_err(|_| StoreError::from(sqlx::Error::PoolClosed))
@@ -166,13 +178,7 @@ impl Store {
         )
         .fetch_one(&mut *snapshot)
         .await?;
-        let totals = read_totals(&mut snapshot, &query).await?;
-        let completeness = read_completeness(&mut snapshot, query.span, now).await?;
-        Ok(ReportStream {
-            totals,
-            completeness,
-            rows: stream_rows(snapshot, query, place),
-        })
+        Ok((snapshot, place))
     }
 
     /// What happened in `span`, which is cut into days of `zone`.
@@ -214,15 +220,15 @@ impl Store {
 ///
 /// They are read on a task, which the stream owns and ends: a reader who stops asking must not keep a connection and a
 /// snapshot for as long as it likes.
-fn stream_rows(
+pub(crate) fn stream_rows<Q: RowsQuery>(
     mut snapshot: Transaction,
-    query: ReportQuery,
+    query: Q,
     place: OwnedSemaphorePermit,
-) -> BoxStream<'static, Result<ReportRow, StoreError>> {
+) -> BoxStream<'static, Result<Q::Row, StoreError>> {
     let (sender, receiver) = mpsc::channel(STREAM_ROWS_WAITING_MAX);
     let read = in_time(u64::from(STREAM_TIMEOUT_MS), async move {
         let _place = place;
-        let mut rows = rows(&mut snapshot, &query, i64::MAX);
+        let mut rows = query.rows(&mut snapshot, i64::MAX);
         while let Some(row) = rows.next().await {
             in_time(STREAM_STALL_MS, async { Ok(sender.send(row).await) })
                 .await?
@@ -247,13 +253,38 @@ fn stream_rows(
     .boxed()
 }
 
+/// A report whose rows can be read one by one, the largest first.
+pub(crate) trait RowsQuery: Send + Sync + 'static {
+    /// What it gives.
+    type Row: Send + 'static;
+
+    /// At most `rows_max` of its rows.
+    fn rows<'c>(
+        &'c self,
+        connection: &'c mut PgConnection,
+        rows_max: i64,
+    ) -> BoxStream<'c, Result<Self::Row, StoreError>>;
+}
+
+impl RowsQuery for ReportQuery {
+    type Row = ReportRow;
+
+    fn rows<'c>(
+        &'c self,
+        connection: &'c mut PgConnection,
+        rows_max: i64,
+    ) -> BoxStream<'c, Result<ReportRow, StoreError>> {
+        rows(connection, self, rows_max)
+    }
+}
+
 /// A report on its way to its reader; whoever drops it ends the reading.
-struct Reading {
-    rows: mpsc::Receiver<Result<ReportRow, StoreError>>,
+struct Reading<R> {
+    rows: mpsc::Receiver<Result<R, StoreError>>,
     task: JoinHandle<Result<(), StoreError>>,
 }
 
-impl Drop for Reading {
+impl<R> Drop for Reading<R> {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -267,7 +298,7 @@ async fn read_rows(
     rows(connection, query, i64::from(rows_max)).try_collect().await
 }
 
-async fn read_totals(connection: &mut PgConnection, query: &ReportQuery) -> Result<Totals, StoreError> {
+pub(crate) async fn read_totals(connection: &mut PgConnection, query: &ReportQuery) -> Result<Totals, StoreError> {
     let whole = ReportQuery {
         grouping: Grouping::NONE,
         ..query.clone()

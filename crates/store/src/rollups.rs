@@ -14,7 +14,7 @@ pub const DIFFERENCES_MAX: i64 = 1_000;
 /// A roll-up that is not the sum of its entries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RollupDifference {
-    /// `settlement_rollups`, `rehearsal_rollups` or `rejection_rollups`.
+    /// `settlement_rollups`, `rehearsal_rollups`, `tag_rollups` or `rejection_rollups`.
     pub table: &'static str,
     /// Start of its 15 minutes.
     pub bucket_start: DateTime<Utc>,
@@ -164,6 +164,42 @@ impl Store {
         )
         .fetch_all(&mut *snapshot)
         .await?;
+        let tags = sqlx::query_as!(
+            DifferenceRow,
+            r#"
+        with summed as (
+            select
+                date_bin('15 minutes', admitted_at, timestamptz '2000-01-01 00:00:00+00') as bucket_start, tenant_id,
+                tag.key as tag_name, tag.value as tag_value, key_id, count(*) as requests,
+                count(*) filter (where outcome not in ('completed', 'client_closed')) as failed_requests,
+                sum(input_fresh_tokens) as input_fresh_tokens, sum(cache_read_tokens) as cache_read_tokens,
+                sum(cache_write_5m_tokens) as cache_write_5m_tokens, sum(cache_write_1h_tokens) as cache_write_1h_tokens,
+                sum(output_tokens) as output_tokens, sum(reasoning_tokens) as reasoning_tokens,
+                sum(cost_nanos) as cost_nanos
+            from settlements, jsonb_each_text(tags) as tag
+            where admitted_at >= $1 and admitted_at < $2 and tags <> '{}'
+            group by 1, 2, 3, 4, 5
+        ),
+        stored as (
+            select * from tag_rollups where bucket_start >= $1 and bucket_start < $2
+        )
+        select
+            bucket_start as "bucket_start!",
+            tenant_id as "tenant_id!",
+            to_jsonb(summed) as "from_entries?",
+            to_jsonb(stored) as "stored?"
+        from summed
+        full join stored using (bucket_start, tenant_id, tag_name, tag_value, key_id)
+        where to_jsonb(summed) is distinct from to_jsonb(stored)
+        order by bucket_start, tenant_id
+        limit $3
+            "#,
+            span.start,
+            span.end,
+            DIFFERENCES_MAX,
+        )
+        .fetch_all(&mut *snapshot)
+        .await?;
         let rejections = sqlx::query_as!(
             DifferenceRow,
             r#"
@@ -212,6 +248,7 @@ impl Store {
         let settlements = settlements.into_iter().map(named("settlement_rollups"));
         Ok(settlements
             .chain(rehearsals.into_iter().map(named("rehearsal_rollups")))
+            .chain(tags.into_iter().map(named("tag_rollups")))
             .chain(rejections.into_iter().map(named("rejection_rollups")))
             .collect())
     }

@@ -69,6 +69,8 @@ pub struct Options {
     pub queue: Option<QueueSettings>,
     /// The billing time zone.
     pub time_zone: Option<chrono_tz::Tz>,
+    /// The billing currency; dollars, if absent.
+    pub currency: Option<String>,
     /// How people reach the console; the address it listens on, if absent.
     pub public_url: Option<url::Url>,
     /// Starts without the model and its upstream.
@@ -99,6 +101,7 @@ pub(crate) struct Common {
     pub(crate) database_url: String,
     pub(crate) clock: Arc<TestClock>,
     pub(crate) time_zone: Option<chrono_tz::Tz>,
+    pub(crate) currency: Option<String>,
     pub(crate) redis: Option<limits::RedisSettings>,
     pub(crate) limits: limits::Settings,
     pub(crate) upstream_timeouts: upstream::Timeouts,
@@ -137,6 +140,7 @@ impl Tollgate {
             },
             clock: Arc::clone(&clock),
             time_zone: options.time_zone,
+            currency: options.currency,
             redis: options.redis,
             limits: options.limits,
             upstream_timeouts: options.upstream_timeouts,
@@ -258,8 +262,12 @@ impl Tollgate {
     pub async fn anthropic_model(&self) -> &'static str {
         let base_url = self.simulator.base_url();
         let upstream = self.upstream_of(Dialect::Anthropic, "anthropic", &base_url).await;
-        self.model(ANTHROPIC_MODEL, upstream, Some(Rates::flat(1_000_000_000, 2_000_000_000)))
-            .await;
+        self.model(
+            ANTHROPIC_MODEL,
+            upstream,
+            Some(Rates::flat(1_000_000_000, 2_000_000_000)),
+        )
+        .await;
         self.in_force().await;
         ANTHROPIC_MODEL
     }
@@ -485,7 +493,7 @@ impl Common {
             database_url: Some(self.database_url.clone()),
             secret_key: SecretKey::from_bytes(SECRET_KEY),
             time_zone: self.time_zone,
-            currency: None,
+            currency: self.currency.clone(),
             instance: instance.to_owned(),
             site_dir: site_dir(),
             journal: JournalSettings::default(),

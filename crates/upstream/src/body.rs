@@ -15,6 +15,8 @@ pub struct ResponseBody {
     incoming: Incoming,
     chunk_ms: u64,
     total: (Instant, u64),
+    /// When somebody began to wait for the next piece: whoever stops and asks again has waited all the same.
+    waited_since: Option<Instant>,
 }
 
 impl ResponseBody {
@@ -23,6 +25,7 @@ impl ResponseBody {
             incoming,
             chunk_ms,
             total,
+            waited_since: None,
         }
     }
 
@@ -31,9 +34,10 @@ impl ResponseBody {
         self.total.0
     }
 
-    /// The next piece; `None` at the end. Dropping the future loses nothing.
+    /// The next piece; `None` at the end. Dropping the future loses nothing, and gives the provider no more time.
     pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
-        let chunk_deadline = Instant::now() + Duration::from_millis(self.chunk_ms);
+        let waited_since = *self.waited_since.get_or_insert_with(Instant::now);
+        let chunk_deadline = waited_since + Duration::from_millis(self.chunk_ms);
         let (total_deadline, total_ms) = self.total;
         loop {
             // A time-out only fires while nothing is ready, and a provider in full flow always is.
@@ -56,6 +60,7 @@ impl ResponseBody {
                     if let Ok(data) = frame.into_data()
                         && !data.is_empty()
                     {
+                        self.waited_since = None;
                         return Ok(Some(data));
                     }
                 }

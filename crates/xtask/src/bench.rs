@@ -15,6 +15,15 @@ pub(crate) fn limits(workspace: &Workspace) -> Result<()> {
     )
 }
 
+/// How estimates compare with what is counted, and what they cost; seconds after the build.
+pub(crate) fn estimates(workspace: &Workspace) -> Result<()> {
+    process::run(
+        workspace
+            .cargo()
+            .args(["bench", "--package", "tokens", "--bench", "estimates"]),
+    )
+}
+
 /// The proving run; about half an hour after the build, unless `arguments` choose less.
 pub(crate) fn flow(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     postgres::ensure_installed()?;

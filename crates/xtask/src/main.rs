@@ -79,6 +79,8 @@ enum Command {
 enum Bench {
     /// One decision, in memory and in Redis, alone, under contention, and with a million keys live.
     Limits,
+    /// Input that is estimated against input that is counted, and what reading and estimating a request costs.
+    Estimates,
     /// Two hundred users on one provider account: without protection, with rate limits, with everything.
     Flow {
         /// Passed on; `cargo xtask bench flow -- --help` names them.
@@ -115,6 +117,7 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Test => test::test(&workspace),
         Command::Site => site::build(&workspace).map(|_| ()),
         Command::Bench { what: Bench::Limits } => bench::limits(&workspace),
+        Command::Bench { what: Bench::Estimates } => bench::estimates(&workspace),
         Command::Bench {
             what: Bench::Flow { arguments },
         } => bench::flow(&workspace, &arguments),

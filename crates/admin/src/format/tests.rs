@@ -75,3 +75,13 @@ fn a_share_is_neither_nothing_nor_all_unless_it_is() {
         assert_eq!(super::share(part, whole), text, "{part} of {whole}");
     }
 }
+
+#[test]
+fn a_price_of_zero_is_free_and_an_amount_of_zero_is_not() {
+    assert_eq!(
+        (format().rate(0), format().bare_rate(0)),
+        ("free".to_owned(), "free".to_owned())
+    );
+    assert_eq!(format().bare_rate(1), "0.000000001");
+    assert_eq!(format().exact(Nanos::ZERO), "CHF\u{a0}0.00");
+}

@@ -1,6 +1,7 @@
 //! How programs reach the gateway: address, models, snippets to copy.
 
 use admin_islands::copy_button::CopyButton;
+use domain::policy::Dialect;
 use leptos::prelude::*;
 
 use crate::format;
@@ -25,7 +26,12 @@ pub fn view() -> AnyView {
             .into_iter()
             .filter(|row| row.model.disabled_at.is_none())
             .collect();
-        let first = models.first().map(|row| row.model.name.clone());
+        let asked_for = |dialect| {
+            let found = models.iter().find(|row| row.dialects.contains(&dialect));
+            found.map(|row| row.model.name.clone())
+        };
+        let openai = asked_for(Dialect::Openai);
+        let anthropic = asked_for(Dialect::Anthropic);
         let rows = models
             .iter()
             .map(|row| {
@@ -34,6 +40,7 @@ pub fn view() -> AnyView {
                 view! {
                     <tr>
                         <th scope="row"><code>{row.model.name.clone()}</code></th>
+                        <td>{dialects(&row.dialects)}</td>
                         <td class="number">{format::count(row.model.context_tokens)}</td>
                         <td class="number">{format::count(row.model.output_cap_tokens)}</td>
                         <td class="number">{price(rates.map(|rates| rates.input_nanos_per_mtok))}</td>
@@ -50,6 +57,7 @@ pub fn view() -> AnyView {
                 format!("Prices are in {} per million tokens.", visit.format.currency()),
                 &[
                     words("Model"),
+                    words("Asked for as with"),
                     figures("Context"),
                     figures("Output cap"),
                     figures("Input price"),
@@ -60,18 +68,24 @@ pub fn view() -> AnyView {
         };
         let address = format!("{}/v1", visit.state.gateway_address);
         let content = view! {
-            {shell::page_head("How to connect", "Any program that speaks the OpenAI API works: give it this address and a key.", ().into_any())}
+            {shell::page_head("How to connect", "Any program that speaks to OpenAI or to Anthropic works: give it the address and a key from here.", ().into_any())}
             <section class="card">
                 <h2>"Address"</h2>
+                <h3>"For OpenAI's SDKs and whatever is compatible"</h3>
                 <code class="secret" id="address">{address}</code>
                 <CopyButton target="address".to_owned() label="Copy the address".to_owned() />
+                <h3>"For Anthropic's SDKs"</h3>
+                <code class="secret" id="anthropic-address">{visit.state.gateway_address.to_string()}</code>
+                <CopyButton target="anthropic-address".to_owned() label="Copy the address for Anthropic's SDKs".to_owned() />
                 <p class="quiet">
-                    "The key goes where the OpenAI key went. " <a href="/keys">"Issue one under Keys"</a> "; its secret is shown once."
+                    "The key goes where the provider's key went. " <a href="/keys">"Issue one under Keys"</a> "; its secret is shown once."
                 </p>
+                {calls()}
             </section>
             <section class="card">
                 <h2>"Examples"</h2>
-                {snippets(&visit.state.gateway_address, KEY_PLACEHOLDER, first.as_deref())}
+                {snippets(&visit.state.gateway_address, KEY_PLACEHOLDER, openai.as_deref())}
+                {anthropic.map(|model| anthropic_snippets(&visit.state.gateway_address, KEY_PLACEHOLDER, &model))}
             </section>
             <section class="card">
                 <h2>"Models"</h2>
@@ -80,6 +94,98 @@ pub fn view() -> AnyView {
         };
         Ok(Page::new("How to connect", content.into_any()))
     })
+}
+
+/// Whose SDKs a model can be asked for with.
+fn dialects(dialects: &[Dialect]) -> String {
+    let names: Vec<&str> = dialects
+        .iter()
+        .map(|dialect| match dialect {
+            Dialect::Openai => "OpenAI",
+            Dialect::Anthropic => "Anthropic",
+        })
+        .collect();
+    if names.is_empty() {
+        "nobody yet".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+/// What is served, and what goes with every call.
+fn calls() -> AnyView {
+    let served = [
+        ("POST /v1/chat/completions", "OpenAI's chat, whole or as a stream"),
+        (
+            "POST /v1/responses",
+            "OpenAI's responses, whole or as a stream; the conversation goes along, nothing is kept at the provider",
+        ),
+        ("POST /v1/completions", "OpenAI's older completions"),
+        ("POST /v1/embeddings", "OpenAI's embeddings"),
+        ("POST /v1/messages", "Anthropic's messages, whole or as a stream"),
+        (
+            "POST /v1/messages/count_tokens",
+            "how many tokens a message has; costs nothing",
+        ),
+        ("GET /v1/models", "what your key may use, in the shape of whoever asks"),
+        ("GET /v1/jobs", "answers that come later"),
+    ];
+    let headers = [
+        (
+            "X-Tollgate-Tags",
+            "project=search,cost_centre=42: up to 16 tags, by which reports can be grouped",
+        ),
+        (
+            "Idempotency-Key",
+            "a name of your own for a request: sent again within ten minutes, it does not run again, and its answer is given again",
+        ),
+        ("X-Tollgate-User", "whom the request is for, if the key may name users"),
+        (
+            "X-Tollgate-Priority",
+            "low, default, high or critical, if lower than the key's",
+        ),
+    ];
+    let rows = |pairs: &[(&'static str, &'static str)]| {
+        pairs
+            .iter()
+            .map(|(name, meaning)| {
+                view! {
+                    <tr>
+                        <th scope="row"><code>{*name}</code></th>
+                        <td>{*meaning}</td>
+                    </tr>
+                }
+                .into_any()
+            })
+            .collect::<Vec<_>>()
+    };
+    view! {
+        <h3>"What is served"</h3>
+        {table::table("Everything else is closed, because it could not be metered.", &[words("Call"), words("What it is")], rows(&served))}
+        <h3>"Headers of ours"</h3>
+        {table::table("All may be left out.", &[words("Header"), words("What it says")], rows(&headers))}
+    }
+    .into_any()
+}
+
+/// The same request to Anthropic's call, with curl and in Python.
+fn anthropic_snippets(gateway_address: &str, key: &str, model: &str) -> AnyView {
+    let model = serde_json::Value::from(model).to_string();
+    let body = format!(
+        "{{\"model\": {model}, \"max_tokens\": 200, \"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}"
+    );
+    let curl = format!(
+        "curl {gateway_address}/v1/messages \\\n  -H \"x-api-key: {key}\" \\\n  \
+         -H \"anthropic-version: 2023-06-01\" \\\n  -H \"Content-Type: application/json\" \\\n  -d '{}'",
+        body.replace('\'', "'\\''")
+    );
+    let python = format!(
+        "from anthropic import Anthropic\n\nclient = Anthropic(\n    base_url=\"{gateway_address}\",\n    api_key=\"{key}\",\n)\n\
+         answer = client.messages.create(\n    model={model},\n    max_tokens=200,\n    \
+         messages=[{{\"role\": \"user\", \"content\": \"Hello\"}}],\n)\nprint(answer.content[0].text)",
+    );
+    view! { {snippet("curl-anthropic", "curl, as to Anthropic", curl)} {snippet("python-anthropic", "Python, as to Anthropic", python)} }
+        .into_any()
 }
 
 /// The same request with curl and in Python.

@@ -24,7 +24,11 @@ use crate::visit::{Visit, Visitor, address};
 /// Entries on one page.
 const ENTRIES_PER_PAGE: u32 = 50;
 /// The fields of the list's address, in the order of the form.
-const FILTERS: [&str; 8] = ["kind", "tenant", "key", "model", "ending", "request", "from", "until"];
+const FILTERS: [&str; 9] = [
+    "kind", "tenant", "model", "ending", "tag", "key", "request", "from", "until",
+];
+/// The first of those that are folded away while they are empty.
+const FIRST_FOLDED: usize = 4;
 
 /// The list with its filters.
 pub fn list() -> AnyView {
@@ -140,7 +144,21 @@ impl Wanted {
             }
             parsed
         };
+        let tag = self.value("tag").trim();
+        let tag = if tag.is_empty() {
+            None
+        } else {
+            let parsed = tag
+                .split_once('=')
+                .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+                .filter(|(name, _)| !name.is_empty());
+            if parsed.is_none() {
+                fields.refuse("tag", "write a tag's name and value, such as project=search");
+            }
+            parsed
+        };
         let filter = EntryFilter {
+            tag,
             tenant: fields.word("tenant", self.value("tenant")),
             key,
             model: Some(self.value("model").to_owned()).filter(|model| !model.is_empty()),
@@ -254,11 +272,8 @@ impl Wanted {
                 )
             }))
             .collect();
-        let is_open = FILTERS[5..]
-            .iter()
-            .chain(&["key"])
-            .any(|name| !self.value(name).is_empty())
-            || !problems.is_empty();
+        let folded = &FILTERS[FIRST_FOLDED..];
+        let is_open = folded.iter().any(|name| !self.value(name).is_empty()) || !problems.is_empty();
         Ok(view! {
             <form class="card" method="get" action="/ledger">
                 <div class="filters">
@@ -272,10 +287,11 @@ impl Wanted {
                     </div>
                 </div>
                 <details open=is_open>
-                    <summary>"Time, key, request"</summary>
+                    <summary>"Time, tag, key, request"</summary>
                     <div class="filters">
                         {form.text(Field::new("from", format!("From ({zone})")).instant(), self.value("from"))}
                         {form.text(Field::new("until", format!("Until ({zone})")).instant(), self.value("until"))}
+                        {form.text(Field::new("tag", "Tag").placeholder("project=search"), self.value("tag"))}
                         {form.text(Field::new("key", "Key's id"), self.value("key"))}
                         {form.text(Field::new("request", "Request's id"), self.value("request"))}
                     </div>

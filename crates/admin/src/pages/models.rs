@@ -2,7 +2,7 @@
 
 use control::fields::Fields;
 use control::models::ModelDraft;
-use control::prices::{PriceDraft, RatesText};
+use control::prices::{PriceDraft, RatesText, TIERS_MAX};
 use control::rows::{ModelRow, StoredPrice, UpstreamRow};
 use control::{ControlError, FieldError};
 use domain::ids::PriceId;
@@ -17,7 +17,7 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page};
-use crate::pages::limits;
+use crate::pages::{catalogue, estimates, limits};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, facts, figures, words};
@@ -25,6 +25,10 @@ use crate::visit::{Visit, address};
 
 /// Empty rows for routes that a form offers beside the filled ones.
 const SPARE_ROUTES: usize = 2;
+/// Empty rows for tiers of a price that its form offers beside the filled ones.
+const SPARE_TIERS: usize = 2;
+/// Where on a model's page the form for a new price is.
+const PRICE_FORM: &str = "add-price";
 
 /// Models with the prices in force.
 pub fn list() -> AnyView {
@@ -34,13 +38,16 @@ pub fn list() -> AnyView {
             return Err(PageError::Forbidden);
         }
         let models = visit.state.control.models(&visitor.actor, visit.now()).await?;
+        let catalogue = || view! { <a class="button" href=catalogue::PATH>"Catalogue"</a> };
         let new = visitor
             .is_operator()
             .then(|| view! { <a class="button button-primary" href="/models/new">"New model"</a> });
+        let actions = view! { {catalogue()} {new} };
         let listed = if models.is_empty() {
             table::empty(
-                "No models yet. Callers ask for a model by the name that you give it here.",
-                ().into_any(),
+                "No models yet. Callers ask for a model by the name that you give it here. The catalogue has well-known ones \
+                 with their list prices.",
+                catalogue().into_any(),
             )
         } else {
             table::table(
@@ -59,7 +66,7 @@ pub fn list() -> AnyView {
             )
         };
         let content = view! {
-            {shell::page_head("Models and prices", "What callers may ask for, who serves it, and what it costs.", new.into_any())}
+            {shell::page_head("Models and prices", "What callers may ask for, who serves it, and what it costs.", actions.into_any())}
             {listed}
         };
         Ok(Page::new("Models and prices", content.into_any()))
@@ -159,6 +166,7 @@ pub fn edit() -> AnyView {
         } else {
             model_facts(&row, &upstreams)
         };
+        let estimates = estimates::of_model(&visit, visitor, &name).await?;
         let limits = limits::address_of(&Target::Node(Scope::Model(name.as_str().into())));
         let group_limits = row.model.group.as_ref().map(|group| {
             let href = limits::address_of(&Target::Node(Scope::ModelGroup(group.clone())));
@@ -170,8 +178,9 @@ pub fn edit() -> AnyView {
             <section class="card">
                 <h2>"Prices"</h2>
                 {price_list(&visit, &prices, is_operator)}
-                {is_operator.then(|| price_form(&visit, &name))}
+                {is_operator.then(|| price_form(&visit, &name, &prices))}
             </section>
+            {estimates}
             <section class="card">{model}</section>
         };
         Ok(Page::new(name, content.into_any()))
@@ -350,12 +359,17 @@ fn price_list(visit: &Visit, prices: &[StoredPrice], is_operator: bool) -> AnyVi
     let now = visit.now();
     let rows = prices
         .iter()
-        .map(|stored| price_row(stored, visit, now, is_operator))
+        .flat_map(|stored| {
+            let tiers = stored.price.tiers.iter();
+            let tiers = tiers.map(|tier| catalogue::tier_row(tier, 3, 1, &visit.format));
+            std::iter::once(price_row(stored, visit, now, is_operator)).chain(tiers)
+        })
         .collect();
     table::table(
         format!(
-            "In {} per million tokens, the latest first. What was charged stays charged.",
-            visit.format.currency()
+            "In {} per million tokens, the latest first, in {} time. What was charged stays charged.",
+            visit.format.currency(),
+            visit.format.zone()
         ),
         &[
             words("In force"),
@@ -366,7 +380,6 @@ fn price_list(visit: &Visit, prices: &[StoredPrice], is_operator: bool) -> AnyVi
             figures("Cache write 5 min"),
             figures("Cache write 1 h"),
             figures("Output"),
-            words("Long context"),
             words(""),
         ],
         rows,
@@ -383,18 +396,6 @@ fn price_row(stored: &StoredPrice, visit: &Visit, now: chrono::DateTime<chrono::
     } else {
         badge("past", Tone::Quiet)
     };
-    let tiers: Vec<String> = price
-        .tiers
-        .iter()
-        .map(|tier| {
-            format!(
-                "above {} input tokens: {} in, {} out",
-                format::count(tier.above_input_tokens),
-                format.rate(tier.rates.input_nanos_per_mtok),
-                format.rate(tier.rates.output_nanos_per_mtok)
-            )
-        })
-        .collect();
     let id = price.id.to_string();
     let model = price.model.clone();
     let remove = (is_operator && price.valid_until.is_none_or(|end| end > now)).then(|| {
@@ -407,35 +408,48 @@ fn price_row(stored: &StoredPrice, visit: &Visit, now: chrono::DateTime<chrono::
             </form>
         }
     });
-    let rates = price.rates;
+    let copy = is_operator.then(|| {
+        let fields = [("name", price.model.as_str()), ("price", &price.id.to_string())];
+        let href = format!("{}#{PRICE_FORM}", address("/models/edit", &fields));
+        let label = format!(
+            "Begin a new price with the one from {}",
+            format.minute(price.valid_from)
+        );
+        view! { <a class="button" href=href aria-label=label>"Copy"</a> }
+    });
     view! {
         <tr>
             <td>{state}</td>
-            <td class="nowrap">{format.minute(price.valid_from)}</td>
-            <td class="nowrap">{price.valid_until.map_or("open".to_owned(), |until| format.minute(until))}</td>
-            <td class="number">{format.bare_rate(rates.input_nanos_per_mtok)}</td>
-            <td class="number">{format.bare_rate(rates.cache_read_nanos_per_mtok)}</td>
-            <td class="number">{format.bare_rate(rates.cache_write_5m_nanos_per_mtok)}</td>
-            <td class="number">{format.bare_rate(rates.cache_write_1h_nanos_per_mtok)}</td>
-            <td class="number">{format.bare_rate(rates.output_nanos_per_mtok)}</td>
-            <td>{tiers.join("; ")}</td>
-            <td class="row-actions">{remove}</td>
+            <td class="nowrap">{format.bare_minute(price.valid_from)}</td>
+            <td class="nowrap">{price.valid_until.map_or("open".to_owned(), |until| format.bare_minute(until))}</td>
+            {catalogue::rate_cells(&price.rates, format)}
+            <td class="row-actions">
+                <div class="actions">{copy} {remove}</div>
+            </td>
         </tr>
     }
     .into_any()
 }
 
-fn price_form(visit: &Visit, model: &str) -> AnyView {
-    let form = Filled::new(visit.draft.clone(), AddPrice::PATH, PriceForm::default);
+/// The form for a new price: empty, or begun with the price that the address names.
+fn price_form(visit: &Visit, model: &str, prices: &[StoredPrice]) -> AnyView {
+    let copied = visit.query("price").and_then(|id| id.parse::<PriceId>().ok());
+    let copied = copied.and_then(|id| prices.iter().find(|stored| stored.price.id == id));
+    let form = Filled::new(visit.draft.clone(), AddPrice::PATH, || {
+        copied.map(|stored| PriceForm::of(&stored.price)).unwrap_or_default()
+    });
     let values = &form.values;
     let currency = visit.format.currency();
     let amount = |name, label: &str| Field::new(name, label).amount();
+    let has_tiers = !values.tier_rows().is_empty();
     view! {
-        <h3>"Add a price"</h3>
+        <h3 id=PRICE_FORM>"Add a price"</h3>
         {form.summary()}
-        <form class="form" method="post" action=AddPrice::PATH>
+        <form class="form form-wide" method="post" action=AddPrice::PATH>
             <input type="hidden" name="model" value=model.to_owned() />
-            <p class="quiet">{format!("In {currency} per million tokens. 0 is a price; an empty cache price is the input's.")}</p>
+            <p class="quiet">
+                {format!("In {currency} per million tokens. 0 is a price: free. An empty cache price is the input's.")}
+            </p>
             <div class="field-row">
                 {form.text(amount("input", "Input").required(), &values.rates.input)}
                 {form.text(amount("output", "Output").required().hint("Reasoning included."), &values.rates.output)}
@@ -449,27 +463,69 @@ fn price_form(visit: &Visit, model: &str) -> AnyView {
                 {form.text(amount("cache_write_5m", "Cache write, 5 minutes"), &values.rates.cache_write_5m)}
                 {form.text(amount("cache_write_1h", "Cache write, 1 hour"), &values.rates.cache_write_1h)}
             </div>
-            <details open=!values.tier_above.is_empty()>
+            <details open=has_tiers>
                 <summary>"Other prices for long input"</summary>
-                <div class="form">
-                    {form.text(
-                        Field::new("tier_above", "Above so many input tokens").whole()
-                            .hint("Then these prices apply to the whole request. Empty: no such prices."),
-                        &values.tier_above,
-                    )}
-                    <div class="field-row">
-                        {form.text(amount("tier_input", "Input"), &values.tier_input)}
-                        {form.text(amount("tier_output", "Output"), &values.tier_output)}
-                        {form.text(amount("tier_cache_read", "Cache read"), &values.tier_cache_read)}
-                        {form.text(amount("tier_cache_write_5m", "Cache write, 5 minutes"), &values.tier_cache_write_5m)}
-                        {form.text(amount("tier_cache_write_1h", "Cache write, 1 hour"), &values.tier_cache_write_1h)}
-                    </div>
-                </div>
+                {tier_fields(&form)}
             </details>
             <div class="actions">
                 <button class="button button-primary" type="submit">"Add price"</button>
             </div>
         </form>
+    }
+    .into_any()
+}
+
+fn tier_fields(form: &Filled<PriceForm>) -> AnyView {
+    let filled = form.values.tier_rows();
+    let spare = SPARE_TIERS.min(TIERS_MAX.saturating_sub(filled.len()));
+    let rows = filled
+        .into_iter()
+        .chain(std::iter::repeat_n(TierText::default(), spare))
+        .enumerate()
+        .map(|(index, tier)| tier_row(form, index, &tier))
+        .collect();
+    view! {
+        {form.error_of("tiers")}
+        {table::table(
+            "When all input of a request together is longer than this, these prices apply to the whole of it. Leave a row \
+             empty to have fewer.",
+            &[
+                words("Above so many input tokens"),
+                words("Input"),
+                words("Cache read"),
+                words("Cache write 5 min"),
+                words("Cache write 1 h"),
+                words("Output"),
+            ],
+            rows,
+        )}
+    }
+    .into_any()
+}
+
+fn tier_row(form: &Filled<PriceForm>, index: usize, tier: &TierText) -> AnyView {
+    let number = index + 1;
+    let cell = |name: &'static str, field: &str, label: &str, value: &str, inputmode: &'static str| {
+        let label = format!("{label} of tier {number}");
+        let value = value.to_owned();
+        view! {
+            <td>
+                <input class="input" name=name aria-label=label value=value inputmode=inputmode autocomplete="off" />
+                {form.error_of(&format!("tiers.{index}.{field}"))}
+            </td>
+        }
+        .into_any()
+    };
+    let rates = &tier.rates;
+    view! {
+        <tr>
+            {cell("tier_above[]", "above", "Input tokens", &tier.above, "numeric")}
+            {cell("tier_input[]", "input", "Input", &rates.input, "decimal")}
+            {cell("tier_cache_read[]", "cache_read", "Cache read", &rates.cache_read, "decimal")}
+            {cell("tier_cache_write_5m[]", "cache_write_5m", "Cache write, 5 minutes,", &rates.cache_write_5m, "decimal")}
+            {cell("tier_cache_write_1h[]", "cache_write_1h", "Cache write, 1 hour,", &rates.cache_write_1h, "decimal")}
+            {cell("tier_output[]", "output", "Output", &rates.output, "decimal")}
+        </tr>
     }
     .into_any()
 }
@@ -638,7 +694,7 @@ pub async fn edit_model(#[server(flatten)] form: ModelForm) -> Result<(), Server
     .await
 }
 
-/// What the form of a price sends.
+/// What the form of a price sends. Tiers are parallel lists; an empty row is no tier.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PriceForm {
@@ -646,46 +702,99 @@ pub struct PriceForm {
     valid_from: String,
     #[serde(flatten)]
     rates: RatesText,
-    tier_above: String,
-    tier_input: String,
-    tier_cache_read: String,
-    tier_cache_write_5m: String,
-    tier_cache_write_1h: String,
-    tier_output: String,
+    tier_above: Vec<String>,
+    tier_input: Vec<String>,
+    tier_cache_read: Vec<String>,
+    tier_cache_write_5m: Vec<String>,
+    tier_cache_write_1h: Vec<String>,
+    tier_output: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct TierText {
+    above: String,
+    rates: RatesText,
 }
 
 impl PriceForm {
+    /// The form filled with this price; it begins when it is sent.
+    fn of(price: &Price) -> Self {
+        let each = |rate: fn(&RatesText) -> String| {
+            price
+                .tiers
+                .iter()
+                .map(|tier| rate(&RatesText::of(&tier.rates)))
+                .collect()
+        };
+        Self {
+            model: price.model.clone(),
+            valid_from: String::new(),
+            rates: RatesText::of(&price.rates),
+            tier_above: price
+                .tiers
+                .iter()
+                .map(|tier| tier.above_input_tokens.to_string())
+                .collect(),
+            tier_input: each(|rates| rates.input.clone()),
+            tier_cache_read: each(|rates| rates.cache_read.clone()),
+            tier_cache_write_5m: each(|rates| rates.cache_write_5m.clone()),
+            tier_cache_write_1h: each(|rates| rates.cache_write_1h.clone()),
+            tier_output: each(|rates| rates.output.clone()),
+        }
+    }
+
+    fn tier_rows(&self) -> Vec<TierText> {
+        let at = |list: &[String], index: usize| list.get(index).cloned().unwrap_or_default();
+        (0..self.tier_above.len())
+            .map(|index| TierText {
+                above: at(&self.tier_above, index),
+                rates: RatesText {
+                    input: at(&self.tier_input, index),
+                    cache_read: at(&self.tier_cache_read, index),
+                    cache_write_5m: at(&self.tier_cache_write_5m, index),
+                    cache_write_1h: at(&self.tier_cache_write_1h, index),
+                    output: at(&self.tier_output, index),
+                },
+            })
+            .filter(|tier| *tier != TierText::default())
+            .collect()
+    }
+
     fn draft(&self, format: &Format) -> Result<PriceDraft, ControlError> {
         let mut fields = Fields::default();
         let valid_from = fields.local_time("valid_from", &self.valid_from, format.zone());
         let rates = self.rates.parse(&mut fields);
-        let above = fields.count("tier_above", &self.tier_above);
-        let tier = above.map(|above| self.tier(above, &mut fields));
+        let tiers = self
+            .tier_rows()
+            .into_iter()
+            .enumerate()
+            .map(|(index, tier)| tier.parse(index, &mut fields))
+            .collect();
         fields.check()?;
         Ok(PriceDraft {
             valid_from,
             rates,
-            tiers: tier.into_iter().collect(),
+            tiers,
         })
     }
+}
 
-    fn tier(&self, above_input_tokens: u64, fields: &mut Fields) -> PriceTier {
-        let text = RatesText {
-            input: self.tier_input.clone(),
-            cache_read: self.tier_cache_read.clone(),
-            cache_write_5m: self.tier_cache_write_5m.clone(),
-            cache_write_1h: self.tier_cache_write_1h.clone(),
-            output: self.tier_output.clone(),
-        };
+impl TierText {
+    /// Reads the row with this number; what is wrong is noted beside its fields.
+    fn parse(&self, index: usize, fields: &mut Fields) -> PriceTier {
         let mut own = Fields::default();
-        let rates = text.parse(&mut own);
+        let above = own.count("above", &self.above);
+        if self.above.trim().is_empty() {
+            own.refuse("above", "write above how many input tokens these prices apply");
+        }
+        let rates = self.rates.parse(&mut own);
         if let Err(ControlError::Invalid(errors)) = own.check() {
             for FieldError { field, message } in errors {
-                fields.refuse(format!("tier_{field}"), message);
+                fields.refuse(format!("tiers.{index}.{field}"), message);
             }
         }
         PriceTier {
-            above_input_tokens,
+            above_input_tokens: above.unwrap_or_default(),
             rates,
         }
     }
@@ -706,24 +815,11 @@ pub async fn add_price(#[server(flatten)] form: PriceForm) -> Result<(), ServerF
                 .state
                 .control
                 .add_price(visit.actor()?, &form.model, &draft, visit.now())
-                .await
-                .map_err(beside_the_tier)?;
+                .await?;
             Ok::<_, Refused>(Done::say(to, "The price was added."))
         },
     )
     .await
-}
-
-/// The form has one tier, whose errors stand beside the number of tokens that it begins above.
-fn beside_the_tier(error: ControlError) -> ControlError {
-    let ControlError::Invalid(errors) = error else {
-        return error;
-    };
-    let placed = errors.into_iter().map(|error| match error.field.as_ref() {
-        "tiers" => FieldError::new("tier_above", error.message),
-        _ => error,
-    });
-    ControlError::Invalid(placed.collect())
 }
 
 /// Removes a price; its time goes to the price before it.
@@ -745,3 +841,6 @@ pub async fn remove_price(
     })
     .await
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,7 +44,7 @@ pub fn view() -> AnyView {
         let fields = if visitor.sees_everything() { &fields[..] } else { &[] };
         let content = view! {
             {head}
-            {lookbacks::links(PATH, lookback, fields)}
+            {lookbacks::links(PATH, Lookback::LATELY, lookback, fields)}
             {warning(&found)}
             {stats(&found.sums.all)}
             {traffic(&found, visitor, lookback, &visit.format)}

@@ -45,7 +45,7 @@ pub fn view() -> AnyView {
             how_to_begin(visitor)
         } else {
             view! {
-                {lookbacks::links(PATH, lookback, &[("limit", &chosen)])}
+                {lookbacks::links(PATH, Lookback::LATELY, lookback, &[("limit", &chosen)])}
                 {what_is_rehearsed(&found)}
                 {stats(&found)}
                 {levels(&found)}

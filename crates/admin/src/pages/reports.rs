@@ -8,7 +8,7 @@ use control::usage_csv::UsageCsv;
 use domain::ids::TenantId;
 use domain::key_text::masked;
 use domain::periods::Month;
-use domain::reports::{Grouping, MonthState, Totals};
+use domain::reports::{Completeness, Grouping, MonthState, Totals};
 use http::header;
 use leptos::prelude::*;
 
@@ -16,11 +16,16 @@ use crate::error::{self, PageError};
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page};
+use crate::pages::estimates;
 use crate::pages::overview::completeness;
 use crate::shell;
 use crate::table::{self, Column, Tone, badge, figures, words};
 use crate::visit::{Visit, Visitor};
 
+mod tags;
+
+/// Where the page is.
+const PATH: &str = "/reports";
 /// Where the CSV is.
 pub const CSV_PATH: &str = "/reports/monthly.csv";
 /// What a report can be divided by: the query's word and the heading.
@@ -37,6 +42,9 @@ pub fn view() -> AnyView {
     page::behind_the_door(|visit| async move {
         let visitor = visit.visitor()?;
         let (query, problem) = query(&visit, visitor);
+        if let Some(tag) = tag(&visit) {
+            return tags::page(&visit, visitor, &query, tag, problem).await;
+        }
         let report = visit
             .state
             .control
@@ -61,13 +69,26 @@ pub fn view() -> AnyView {
                 format!("By the time of admission, in {} time.", format.zone()),
                 actions.into_any(),
             )}
-            {choices(&visit, visitor, &query, problem).await?}
-            <div class="actions">{state_badge(report.report.completeness.state)} {completeness(&report.report.completeness, format)}</div>
+            {tabs(PATH)}
+            {choices(&visit, visitor, &query, None, problem).await?}
+            {state_line(&report.report.completeness, format)}
             {cut}
             {listed}
         };
         Ok(Page::new("Report", content.into_any()))
     })
+}
+
+/// Links to the pages of reports, the one at `path` marked.
+pub fn tabs(path: &str) -> AnyView {
+    let links = [(PATH, "By month"), (estimates::PATH, "Estimates")]
+        .into_iter()
+        .map(|(href, text)| {
+            let current = (href == path).then_some("page");
+            view! { <a class="button" href=href aria-current=current>{text}</a> }
+        })
+        .collect_view();
+    view! { <nav class="actions" aria-label="Reports">{links}</nav> }.into_any()
 }
 
 /// The report as a file.
@@ -84,11 +105,14 @@ async fn file(visit: &Visit) -> Result<Response, PageError> {
     if problem.is_some() {
         return Err(PageError::Malformed);
     }
-    let csv = visit
-        .state
-        .control
-        .monthly_csv(&visitor.actor, &query, visit.now())
-        .await?;
+    let control = &visit.state.control;
+    let csv = match tag(visit) {
+        Some(name) => {
+            let query = tags::query(&query, name);
+            control.monthly_tag_csv(&visitor.actor, &query, visit.now()).await?
+        }
+        None => control.monthly_csv(&visitor.actor, &query, visit.now()).await?,
+    };
     let headers = [
         (header::CONTENT_TYPE, UsageCsv::MEDIA_TYPE.to_owned()),
         (
@@ -97,6 +121,11 @@ async fn file(visit: &Visit) -> Result<Response, PageError> {
         ),
     ];
     Ok((headers, Body::from_stream(csv.bytes)).into_response())
+}
+
+/// The name of the tag whose values divide the report, in place of everything else.
+fn tag(visit: &Visit) -> Option<String> {
+    visit.query("tag")
 }
 
 /// What the address asks for, and what is wrong with it.
@@ -171,9 +200,11 @@ async fn choices(
     visit: &Visit,
     visitor: &Visitor,
     query: &MonthlyQuery,
+    tag: Option<&str>,
     problem: Option<String>,
 ) -> Result<AnyView, PageError> {
     let form = Filled::<()>::blank(());
+    let tags = tags::field(visit, visitor, query, tag).await?;
     let tenants = if visitor.sees_everything() {
         let tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
         let chosen = query.filter.tenant.map(|tenant| tenant.to_string()).unwrap_or_default();
@@ -200,24 +231,30 @@ async fn choices(
             }
         })
         .collect_view();
-    let problem = problem.map(|problem| view! { <p class="notice notice-bad" role="alert">{problem}</p> });
-    let previous = address_of(query.month.previous(), query);
-    let next = address_of(query.month.next(), query);
-    let has_next = query.month < Month::containing(visit.now(), visit.format.zone());
-    Ok(view! {
-        {problem}
-        <form class="card" method="get" action="/reports">
-            <div class="filters">
-                {form.text(Field::new("month", "Month").month(), &query.month.to_string())}
-                {tenants}
-                <div class="actions">
-                    <button class="button" type="submit">"Show"</button>
-                </div>
-            </div>
+    let divisions = tag.is_none().then(|| {
+        view! {
             <div class="field" role="group" aria-labelledby="by-label">
                 <span class="label" id="by-label">"Divided by"</span>
                 <div class="check-list">{boxes}</div>
             </div>
+        }
+    });
+    let problem = problem.map(|problem| view! { <p class="notice notice-bad" role="alert">{problem}</p> });
+    let previous = address_of(query.month.previous(), query, tag);
+    let next = address_of(query.month.next(), query, tag);
+    let has_next = query.month < Month::containing(visit.now(), visit.format.zone());
+    Ok(view! {
+        {problem}
+        <form class="card" method="get" action=PATH>
+            <div class="filters">
+                {form.text(Field::new("month", "Month").month(), &query.month.to_string())}
+                {tenants}
+                {tags}
+                <div class="actions">
+                    <button class="button" type="submit">"Show"</button>
+                </div>
+            </div>
+            {divisions}
         </form>
         <nav class="pager" aria-label="Months">
             <a class="button" href=previous rel="prev">{format!("← {}", format::month_name(query.month.previous()))}</a>
@@ -227,9 +264,17 @@ async fn choices(
     .into_any())
 }
 
-fn address_of(month: Month, query: &MonthlyQuery) -> String {
+fn address_of(month: Month, query: &MonthlyQuery, tag: Option<&str>) -> String {
     let query = MonthlyQuery { month, ..query.clone() };
-    format!("/reports?{}", query_text(&query))
+    match tag {
+        Some(tag) => format!("{PATH}?{}", tags::query_text(&query, tag)),
+        None => format!("{PATH}?{}", query_text(&query)),
+    }
+}
+
+/// The month's state, and how complete its sums are.
+fn state_line(sums: &Completeness, format: &Format) -> AnyView {
+    view! { <div class="actions">{state_badge(sums.state)} {completeness(sums, format)}</div> }.into_any()
 }
 
 fn state_badge(state: MonthState) -> AnyView {

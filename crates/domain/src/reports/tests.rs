@@ -63,3 +63,53 @@ fn a_month_is_final_when_it_is_over_and_every_gateway_has_shipped_it() {
     );
     check("2026-12-09T00:00:00Z", &[], done, "2026-12-01T00:00:00Z", 0);
 }
+
+#[test]
+fn a_ratio_is_rounded_to_hundredths_and_exact_at_any_size() {
+    let ratio = |expected, used| Estimated { expected, used }.ratio_hundredths();
+    assert_eq!(ratio(100, 100), Some(100));
+    assert_eq!(ratio(150, 100), Some(150));
+    assert_eq!(ratio(1, 3), Some(33));
+    assert_eq!(ratio(2, 3), Some(67));
+    assert_eq!(ratio(0, 5), Some(0));
+    assert_eq!(ratio(5, 0), None);
+    assert_eq!(ratio(u64::MAX, u64::MAX), Some(100));
+    assert_eq!(ratio(u64::MAX, 1), Some(u64::MAX));
+}
+
+#[test]
+fn estimates_leave_adjustments_out() {
+    let totals = Totals {
+        requests: 4,
+        estimated_requests: 1,
+        usage: TokenUsage {
+            input_fresh_tokens: 60,
+            cache_read_tokens: 40,
+            output_tokens: 30,
+            reasoning_tokens: 10,
+            ..TokenUsage::default()
+        },
+        expected_input_tokens: 110,
+        expected_output_tokens: 60,
+        expected_cost: Nanos(900),
+        cost: Nanos(600),
+        overrun: Nanos(50),
+        adjustments: 1,
+        adjusted_input_tokens: 1_000,
+        adjusted_output_tokens: 1_000,
+        adjusted_cost: Nanos(-600),
+        ..Totals::default()
+    };
+    let estimated = |expected, used| Estimated { expected, used };
+    assert_eq!(
+        Estimates::of(&totals),
+        Estimates {
+            requests: 4,
+            estimated_requests: 1,
+            input: estimated(110, 100),
+            output: estimated(60, 30),
+            cost: estimated(900, 600),
+            overrun: Nanos(50),
+        }
+    );
+}

@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::json::{Count, Lenient, Texts, lenient_seed, seed_of_visitor};
+use super::json::{CacheWrites, Count, Lenient, Texts, lenient_seed, seed_of_visitor};
 use super::{Event, EventKind, OutputSizes, ReportedUsage};
 use crate::errors::UpstreamError;
 
@@ -71,6 +71,7 @@ fn read_usage(text: &str) -> ReportedUsage {
     struct PromptDetails {
         cached_tokens: Count,
         cache_write_tokens: Count,
+        cache_write_tokens_details: Lenient<CacheWrites>,
     }
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -82,6 +83,7 @@ fn read_usage(text: &str) -> ReportedUsage {
     let PromptDetails {
         cached_tokens,
         cache_write_tokens,
+        cache_write_tokens_details,
     } = wire.prompt_tokens_details.0;
     ReportedUsage {
         input_tokens: wire.prompt_tokens.0,
@@ -92,6 +94,7 @@ fn read_usage(text: &str) -> ReportedUsage {
             .or(wire.cached_tokens.0)
             .or(wire.prompt_cache_hit_tokens.0),
         cache_write_tokens: cache_write_tokens.0,
+        cache_write_1h_tokens: cache_write_tokens_details.0.ttl_12h_tokens.0,
         reasoning_tokens: wire.completion_tokens_details.0.reasoning_tokens.0,
         ..ReportedUsage::default()
     }

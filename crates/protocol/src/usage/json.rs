@@ -25,6 +25,13 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
+/// For how long OpenAI has written input to its cache: half an hour, or half a day, which stands where others have an hour.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct CacheWrites {
+    pub(super) ttl_12h_tokens: Count,
+}
+
 /// A value, or its default when it has another shape.
 #[derive(Default)]
 pub(super) struct Lenient<T>(pub(super) T);

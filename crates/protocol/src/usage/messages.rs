@@ -149,14 +149,14 @@ fn read_usage(raw: &RawValue) -> ReportedUsage {
     }
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct CacheCreation {
-        ephemeral_5m_input_tokens: Count,
-        ephemeral_1h_input_tokens: Count,
+    struct OutputDetails {
+        thinking_tokens: Count,
     }
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct OutputDetails {
-        thinking_tokens: Count,
+    struct CacheCreation {
+        ephemeral_5m_input_tokens: Count,
+        ephemeral_1h_input_tokens: Count,
     }
     let wire: Wire = read(raw).unwrap_or_default();
     let CacheCreation {

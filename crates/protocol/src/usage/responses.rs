@@ -6,7 +6,7 @@ use domain::parts::TextSize;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::json::{Count, Lenient, size_of};
+use super::json::{CacheWrites, Count, Lenient, size_of};
 use super::{Event, EventKind, OutputSizes, ReportedUsage};
 use crate::errors::UpstreamError;
 
@@ -178,6 +178,7 @@ fn read_usage(raw: &RawValue) -> ReportedUsage {
     struct InputDetails {
         cached_tokens: Count,
         cache_write_tokens: Count,
+        cache_write_tokens_details: Lenient<CacheWrites>,
     }
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -191,6 +192,13 @@ fn read_usage(raw: &RawValue) -> ReportedUsage {
         total_tokens: wire.total_tokens.0,
         cached_tokens: wire.input_tokens_details.0.cached_tokens.0,
         cache_write_tokens: wire.input_tokens_details.0.cache_write_tokens.0,
+        cache_write_1h_tokens: wire
+            .input_tokens_details
+            .0
+            .cache_write_tokens_details
+            .0
+            .ttl_12h_tokens
+            .0,
         reasoning_tokens: wire.output_tokens_details.0.reasoning_tokens.0,
         ..ReportedUsage::default()
     }

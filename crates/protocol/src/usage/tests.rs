@@ -405,7 +405,7 @@ fn observe_messages(events: &[&str]) -> StreamUsage {
 }
 
 #[test]
-fn f16_cumulative_usage_is_kept_and_not_added_up() {
+fn cumulative_usage_is_kept_and_not_added_up() {
     let seen = observe_messages(&[
         r#"{"type":"message_start","message":{"usage":{"input_tokens":7,"output_tokens":1}}}"#,
         r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":15}}"#,
@@ -424,7 +424,7 @@ fn f16_cumulative_usage_is_kept_and_not_added_up() {
 }
 
 #[test]
-fn f17_cached_input_is_charged_once_in_both_shapes() {
+fn cached_input_is_charged_once_in_both_shapes() {
     let openai = usage(&json!({
         "prompt_tokens": 1_000, "completion_tokens": 10, "total_tokens": 1_010,
         "prompt_tokens_details": { "cached_tokens": 600 },

@@ -89,9 +89,19 @@ fn generate(made: &Made, now: DateTime<Utc>) -> (Vec<Settlement>, Vec<Rejection>
     (settlements, rejections)
 }
 
+/// Two thirds of the requests say which project they are for.
+fn tags(random: [u8; 10]) -> BTreeMap<String, String> {
+    let project = ["search", "support", "reporting", "search"].get(usize::from(random[9]) % 6);
+    project
+        .map(|project| ("project".to_owned(), (*project).to_owned()))
+        .into_iter()
+        .collect()
+}
+
 fn identity(dice: &mut Dice, key: &DemoKey, model: &str, at: DateTime<Utc>) -> Identity {
+    let random = dice.bytes();
     Identity {
-        id: RequestId::new(at, dice.bytes()),
+        id: RequestId::new(at, random),
         tenant_id: key.tenant,
         user_id: key.owner.map(|owner| owner.to_string()),
         key_id: key.id,
@@ -100,7 +110,7 @@ fn identity(dice: &mut Dice, key: &DemoKey, model: &str, at: DateTime<Utc>) -> I
         endpoint: "chat/completions".into(),
         priority: key.priority,
         is_streamed: dice.below(3) > 0,
-        tags: BTreeMap::new(),
+        tags: tags(random),
         instance: INSTANCE.into(),
         user_agent: Some("OpenAI/Python".into()),
         job_id: None,

@@ -23,6 +23,8 @@ use domain::priority::Priority;
 use super::{CREDENTIAL, MEMBER_EMAIL, Memory, OPERATOR_EMAIL, PASSWORD};
 
 const UPSTREAM: &str = "Simulator";
+/// The same provider where it speaks the other dialect.
+const ANTHROPIC_UPSTREAM: &str = "Simulator, as Anthropic";
 /// The models whose limit is rehearsed.
 pub(super) const REHEARSED_GROUP: &str = "large";
 
@@ -128,7 +130,19 @@ const TENANTS: [DemoTenant; 3] = [
 /// A model's name, group, context, output cap, output default and rates in nano-units per million tokens.
 type DemoModel = (&'static str, Option<&'static str>, u64, u64, u64, Rates);
 
-fn models() -> [DemoModel; 3] {
+/// What is asked for in Anthropic's dialect. The history has none of it.
+fn anthropic_models() -> [DemoModel; 1] {
+    let rates = Rates {
+        input_nanos_per_mtok: 3_000_000_000,
+        cache_read_nanos_per_mtok: 300_000_000,
+        cache_write_5m_nanos_per_mtok: 3_750_000_000,
+        cache_write_1h_nanos_per_mtok: 6_000_000_000,
+        output_nanos_per_mtok: 15_000_000_000,
+    };
+    [("sim-messages", None, 200_000, 32_768, 4_096, rates)]
+}
+
+fn models() -> [DemoModel; 4] {
     let rates = |input: i64, cached: i64, output: i64| Rates {
         input_nanos_per_mtok: input,
         cache_read_nanos_per_mtok: cached,
@@ -161,6 +175,7 @@ fn models() -> [DemoModel; 3] {
             4_096,
             rates(1_100_000_000, 275_000_000, 4_400_000_000),
         ),
+        ("sim-embedding", None, 8_192, 1, 1, rates(20_000_000, 20_000_000, 0)),
     ]
 }
 
@@ -177,12 +192,16 @@ pub(super) async fn create(control: &Control, simulator_url: &str, now: DateTime
         .create_person(&actor, &operator, PASSWORD, now)
         .await
         .context("the operator")?;
-    let draft = upstream_draft(simulator_url, CredentialChange::Replace(CREDENTIAL.to_owned()));
     let upstream = control
-        .create_upstream(&actor, &draft, now)
+        .create_upstream(&actor, &upstream_draft(Dialect::Openai, simulator_url), now)
         .await
         .context("the upstream")?;
-    let prices = create_models(control, &actor, upstream, now).await?;
+    let anthropic = control
+        .create_upstream(&actor, &upstream_draft(Dialect::Anthropic, simulator_url), now)
+        .await
+        .context("the upstream that speaks as Anthropic")?;
+    let prices = create_models(control, &actor, upstream, &models(), now).await?;
+    create_models(control, &actor, anthropic, &anthropic_models(), now).await?;
     create_shared_limits(control, &actor, upstream, now).await?;
 
     let mut made = Made {
@@ -212,21 +231,30 @@ pub(super) async fn create(control: &Control, simulator_url: &str, now: DateTime
 pub(super) async fn point_upstream_at(control: &Control, url: &str, now: DateTime<Utc>) -> anyhow::Result<()> {
     let actor = Actor::System { name: "demo" };
     let upstreams = control.upstreams(&actor).await?;
-    // Whoever deleted or renamed it wanted that.
-    if let Some(row) = upstreams.iter().find(|row| row.name == UPSTREAM && row.base_url != url) {
-        // A credential stays with its address, so it is told again with the new one.
-        let draft = upstream_draft(url, CredentialChange::Replace(CREDENTIAL.to_owned()));
-        control.edit_upstream(&actor, row.id, row.version, &draft, now).await?;
+    for dialect in [Dialect::Openai, Dialect::Anthropic] {
+        let draft = upstream_draft(dialect, url);
+        // Whoever deleted or renamed it wanted that.
+        if let Some(row) = upstreams
+            .iter()
+            .find(|row| row.name == draft.name && row.base_url != url)
+        {
+            control.edit_upstream(&actor, row.id, row.version, &draft, now).await?;
+        }
     }
     Ok(())
 }
 
-fn upstream_draft(url: &str, credential: CredentialChange) -> UpstreamDraft {
+fn upstream_draft(dialect: Dialect, url: &str) -> UpstreamDraft {
+    let name = match dialect {
+        Dialect::Openai => UPSTREAM,
+        Dialect::Anthropic => ANTHROPIC_UPSTREAM,
+    };
     UpstreamDraft {
-        name: UPSTREAM.into(),
-        dialect: Dialect::Openai,
+        name: name.into(),
+        dialect,
         base_url: url.to_owned(),
-        credential,
+        // A credential stays with its address, so it is told again with a new one.
+        credential: CredentialChange::Replace(CREDENTIAL.to_owned()),
         is_disabled: false,
     }
 }
@@ -235,10 +263,11 @@ async fn create_models(
     control: &Control,
     actor: &Actor,
     upstream: UpstreamId,
+    models: &[DemoModel],
     now: DateTime<Utc>,
 ) -> anyhow::Result<Vec<Price>> {
     let mut prices = Vec::new();
-    for (name, group, context_tokens, output_cap_tokens, output_default_tokens, rates) in models() {
+    for (name, group, context_tokens, output_cap_tokens, output_default_tokens, rates) in models.iter().copied() {
         let draft = ModelDraft {
             name: name.into(),
             group: group.map(Into::into),

@@ -1,0 +1,182 @@
+//! The monthly report by the values of one tag.
+
+use control::reports::MonthlyQuery;
+use control::tags::{MonthlyTagQuery, MonthlyTagReport, TagRow};
+use domain::reports::TagTotals;
+use leptos::prelude::*;
+
+use super::{CSV_PATH, choices, state_line, tabs};
+use crate::error::PageError;
+use crate::form::{Field, Filled};
+use crate::format::{self, Format};
+use crate::page::Page;
+use crate::shell;
+use crate::table::{self, figures, words};
+use crate::visit::{Visit, Visitor, address};
+
+/// What the report is asked for.
+pub(super) fn query(query: &MonthlyQuery, name: String) -> MonthlyTagQuery {
+    MonthlyTagQuery {
+        month: query.month,
+        tenant: query.filter.tenant,
+        name,
+    }
+}
+
+/// The query as an address states it.
+pub(super) fn query_text(query: &MonthlyQuery, tag: &str) -> String {
+    let tenant = query.filter.tenant.map(|tenant| tenant.to_string()).unwrap_or_default();
+    let fields = [
+        ("month", query.month.to_string()),
+        ("tenant", tenant),
+        ("tag", tag.to_owned()),
+    ];
+    let fields = fields.each_ref().map(|(name, value)| (*name, value.as_str()));
+    address("", &fields).trim_start_matches('?').to_owned()
+}
+
+/// The choice among the tags that the month has.
+pub(super) async fn field(
+    visit: &Visit,
+    visitor: &Visitor,
+    query: &MonthlyQuery,
+    chosen: Option<&str>,
+) -> Result<AnyView, PageError> {
+    let control = &visit.state.control;
+    let mut names = control
+        .tag_names(&visitor.actor, query.month, query.filter.tenant)
+        .await?;
+    let chosen = chosen.unwrap_or_default();
+    if !chosen.is_empty() && !names.iter().any(|name| name == chosen) {
+        names.push(chosen.to_owned());
+    }
+    if names.is_empty() {
+        return Ok(().into_any());
+    }
+    let options = std::iter::once((String::new(), "None".to_owned()))
+        .chain(names.into_iter().map(|name| (name.clone(), name)))
+        .collect();
+    Ok(Filled::<()>::blank(()).select(Field::new("tag", "By a tag instead"), chosen, options))
+}
+
+/// The report as a page.
+pub(super) async fn page(
+    visit: &Visit,
+    visitor: &Visitor,
+    query: &MonthlyQuery,
+    tag: String,
+    problem: Option<String>,
+) -> Result<Page, PageError> {
+    let asked = self::query(query, tag);
+    let control = &visit.state.control;
+    let found = control.monthly_tag_report(&visitor.actor, &asked, visit.now()).await?;
+    let format = &visit.format;
+    let csv = format!("{CSV_PATH}?{}", query_text(query, &asked.name));
+    let actions = view! { <a class="button button-primary" href=csv download="">"Download CSV"</a> };
+    let cut = found.report.is_cut.then(|| {
+        let text = format!(
+            "Only the {} dearest values are shown; the total and the CSV contain all of them.",
+            format::count(found.report.rows.len() as u64)
+        );
+        view! { <p class="notice notice-warning">{text}</p> }
+    });
+    let listed = if found.report.totals == TagTotals::default() {
+        table::empty("No request ran in this month.", ().into_any())
+    } else {
+        values(&found, &asked, format)
+    };
+    let content = view! {
+        {shell::page_head(
+            format!("Report for {} by {}", format::month_name(query.month), asked.name),
+            format!("By the time of admission, in {} time.", format.zone()),
+            actions.into_any(),
+        )}
+        {tabs(super::PATH)}
+        {choices(visit, visitor, query, Some(&asked.name), problem).await?}
+        {state_line(&found.report.completeness, format)}
+        {cut}
+        {listed}
+        <p class="quiet">
+            "Refused requests and adjustments have no part in this report; the total is that of the month's requests that ran."
+        </p>
+    };
+    Ok(Page::new("Report", content.into_any()))
+}
+
+fn values(found: &MonthlyTagReport, asked: &MonthlyTagQuery, format: &Format) -> AnyView {
+    let report = &found.report;
+    let without = view! {
+        <tr>
+            <th scope="row" class="quiet">{format!("Without {}", asked.name)}</th>
+            {figure_cells(&report.without, format)}
+        </tr>
+    };
+    let rows = report
+        .rows
+        .iter()
+        .map(|row| value_row(row, found, asked, format))
+        .chain([without.into_any()])
+        .collect();
+    let foot = view! {
+        <tr>
+            <th scope="row">"Total"</th>
+            {figure_cells(&report.totals, format)}
+        </tr>
+    };
+    table::table_with_foot(
+        format!("The dearest first. Money in {}, before adjustments.", format.currency()),
+        &[
+            words("Value"),
+            figures("Requests"),
+            figures("Failed"),
+            figures("Input"),
+            figures("From cache"),
+            figures("Output"),
+            figures("Cost"),
+        ],
+        rows,
+        foot.into_any(),
+    )
+}
+
+fn value_row(row: &TagRow, found: &MonthlyTagReport, asked: &MonthlyTagQuery, format: &Format) -> AnyView {
+    let tag = format!("{}={}", asked.name, row.value);
+    let (from, until) = (format.field_time(found.span.start), format.field_time(found.span.end));
+    let tenant = asked.tenant.map(|tenant| tenant.to_string()).unwrap_or_default();
+    let entries = address(
+        "/ledger",
+        &[
+            ("kind", "settlement"),
+            ("tenant", &tenant),
+            ("tag", &tag),
+            ("from", &from),
+            ("until", &until),
+        ],
+    );
+    let value = if row.value.is_empty() {
+        "(empty)".to_owned()
+    } else {
+        row.value.clone()
+    };
+    view! {
+        <tr>
+            <th scope="row">
+                <a href=entries>{value}</a>
+            </th>
+            {figure_cells(&row.totals, format)}
+        </tr>
+    }
+    .into_any()
+}
+
+fn figure_cells(totals: &TagTotals, format: &Format) -> AnyView {
+    view! {
+        <td class="number">{format::count(totals.requests)}</td>
+        <td class="number">{format::count(totals.failed_requests)}</td>
+        <td class="number">{format::count(totals.usage.input_tokens())}</td>
+        <td class="number">{format::count(totals.usage.cache_read_tokens)}</td>
+        <td class="number">{format::count(totals.usage.output_tokens)}</td>
+        <td class="number">{format.bare_money(totals.cost)}</td>
+    }
+    .into_any()
+}
