@@ -33,7 +33,11 @@ pub(crate) fn refused(dialect: Dialect, id: RequestId, refusal: &Refusal) -> Res
     let headers = response.headers_mut();
     set_ids(dialect, headers, id);
     set_number(headers, RETRY_AFTER, refusal.retry_after_seconds);
-    if refusal.code == RefusalCode::BudgetExhausted {
+    let is_in_vain = matches!(
+        refusal.code,
+        RefusalCode::BudgetExhausted | RefusalCode::IdempotencyAnswerLost | RefusalCode::IdempotencyKeyReused
+    );
+    if is_in_vain {
         set_no_retry(headers);
     }
     if let Some((scope, dimension)) = place

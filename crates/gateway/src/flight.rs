@@ -287,6 +287,11 @@ impl Flight {
         self.recording = Some(recording);
     }
 
+    /// Whether what its caller is answered is wanted to the end, whether or not the caller is still there.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.recording.is_some()
+    }
+
     /// The recording, if there is one.
     pub(crate) fn recording(&mut self) -> Option<&mut Recording> {
         self.recording.as_mut()
@@ -415,6 +420,7 @@ impl Flight {
     /// Ends it with what it used: counters, budgets and journal. Done before the caller sees the end of the answer, so
     /// that its next request finds the room.
     pub(crate) async fn settle(mut self, ending: Ending) {
+        let lost_tries = self.admitted.as_ref().map_or(0, |admitted| admitted.lost_tries);
         if let Some(booked) = self.book(ending) {
             let Booked {
                 hold, actual, seq, now, ..
@@ -424,7 +430,7 @@ impl Flight {
         }
         if let Some(recording) = self.recording.take() {
             // What used nothing may be tried again under the same key.
-            if ending.usage_source == UsageSource::None {
+            if ending.usage_source == UsageSource::None && lost_tries == 0 {
                 recording.release(self.gateway.clock.now()).await;
             } else {
                 recording.finish(&self.gateway).await;

@@ -2,34 +2,48 @@
 //! record. Who runs is decided by [`limits`], for all gateways that share counters; what was answered is sealed here.
 //!
 //! What used nothing (a refusal, a provider that could not be reached) leaves its key free. What may have cost something
-//! does not, whatever became of it: an error is given again as an answer is.
+//! does not, whatever became of it: an error is given again as an answer is, and says that trying again is of no use.
+//!
+//! Recordings and what is given again take room among the bodies in memory; where there is none, an answer is not kept.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
-use domain::ids::RequestId;
+use domain::ids::{KeyId, RequestId};
 use domain::refusals::{RefusalCode, retry_after_seconds};
-use http::header::{HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use limits::{Claim, IdempotencyKey, Now, SealedAnswer, Unclaimed};
+use parking_lot::Mutex;
 use protocol::headers;
 use sha2::{Digest as _, Sha256};
 use store::sealing::Purpose;
 
-use crate::Gateway;
 use crate::asked::Asked;
 use crate::flight::Flight;
 use crate::jobs::blocking;
 use crate::kept::Kept;
 use crate::refusal::Refusal;
 use crate::relay::ANSWER_BYTES_MAX;
+use crate::room::Taken;
+use crate::{Gateway, body, error};
 
 /// The longest answer that is recorded, in bytes of its body.
 const RECORDED_BYTES_MAX: usize = 1 << 20;
+/// Answers that one API key is given again within a minute: each is read whole from where it is kept.
+const REPLAYS_PER_MINUTE_MAX: u32 = 60;
+/// API keys whose replays are counted at once.
+const REPLAYERS_MAX: usize = 10_000;
+/// How often a recorded answer is in memory: as it grows, and when it is sealed.
+const COPIES_PER_RECORDING: usize = 2;
 /// The longest time after which those are told to come back who ask for what still runs, in milliseconds.
 const STILL_RUNNING_MS_MAX: u64 = 5_000;
+/// After how long those are told to come back whose answer was not read in time, in milliseconds.
+const UNREAD_MS: u64 = 1_000;
+const MINUTE_MS: u64 = 60_000;
 /// Says that an answer was given before.
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// The status of a recorded answer, before everything else.
@@ -52,6 +66,14 @@ pub(crate) struct Recorded {
     kept: Kept,
 }
 
+impl Recorded {
+    /// The same, keeping the room for as long as its body lives.
+    fn guarded(mut self, room: Taken) -> Self {
+        self.kept.body = room.guard(self.kept.body);
+        self
+    }
+}
+
 /// Claims the request's idempotency key, if it has one.
 pub(crate) async fn begin(flight: &mut Flight, asked: &Asked) -> Begun {
     let name = match headers::idempotency_key(&asked.headers) {
@@ -63,6 +85,10 @@ pub(crate) async fn begin(flight: &mut Flight, asked: &Asked) -> Begun {
         }
     };
     let gateway = Arc::clone(&flight.gateway);
+    let now = gateway.clock.now();
+    if let Some(wait_ms) = gateway.replays.wait_ms(flight.identity.key_id, now) {
+        return Begun::Refused(Box::new(too_often(wait_ms, gateway.random_unit())));
+    }
     let key = IdempotencyKey {
         tenant: flight.identity.tenant_id,
         key: flight.identity.key_id,
@@ -85,13 +111,22 @@ pub(crate) async fn begin(flight: &mut Flight, asked: &Asked) -> Begun {
     let now = gateway.clock.now();
     match gateway.limits.claim(&key, body_hash, flight.id(), now).await {
         Ok(claim) => {
-            flight.record(Recording::of(claim));
+            flight.record(Recording::of(claim, gateway.room.take_none()));
             Begun::Runs
         }
-        Err(Unclaimed::Answered { request, answer }) => match open(&gateway, request, answer).await {
-            Some(recorded) => Begun::Answered(Box::new(recorded)),
-            None => Begun::Refused(Box::new(lost(request))),
-        },
+        Err(Unclaimed::Answered { request, answer }) => {
+            gateway.replays.note(flight.identity.key_id, now);
+            let mut room = gateway.room.take_none();
+            let bytes = answer.len() * COPIES_PER_RECORDING;
+            if room.grow(bytes).is_err() {
+                return Begun::Refused(Box::new(body::no_room()));
+            }
+            match open(&gateway, request, answer).await {
+                Some(recorded) => Begun::Answered(Box::new(recorded.guarded(room))),
+                None => Begun::Refused(Box::new(lost(request))),
+            }
+        }
+        Err(Unclaimed::AnswerUnread { request }) => Begun::Refused(Box::new(unread(request, gateway.random_unit()))),
         Err(Unclaimed::AnswerLost { request }) => Begun::Refused(Box::new(lost(request))),
         Err(Unclaimed::Running { request, lease_left_ms }) => {
             Begun::Refused(Box::new(running(request, lease_left_ms, gateway.random_unit())))
@@ -119,6 +154,11 @@ pub(crate) fn replay(flight: Flight, recorded: Recorded) -> Response {
     response
         .headers_mut()
         .insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+    if !status.is_success() {
+        // It would be the same again.
+        response.headers_mut().remove(RETRY_AFTER);
+        error::set_no_retry(response.headers_mut());
+    }
     let message = format!("The answer of request {request} was given again.");
     flight.replay(&Refusal::plain(RefusalCode::Replayed, message), status.as_u16());
     response
@@ -132,6 +172,63 @@ fn lost(request: RequestId) -> Refusal {
              Send another key to run it again."
         ),
     )
+}
+
+/// What is kept was not read in time.
+fn unread(request: RequestId, random: f64) -> Refusal {
+    let mut refusal = Refusal::plain(
+        RefusalCode::IdempotencyInProgress,
+        format!("Request {request} with this idempotency key has run; its answer cannot be read at the moment. Retry."),
+    );
+    refusal.retry_after_seconds = Some(retry_after_seconds(UNREAD_MS, random));
+    refusal
+}
+
+fn too_often(wait_ms: u64, random: f64) -> Refusal {
+    let mut refusal = Refusal::plain(
+        RefusalCode::RateLimitExceeded,
+        format!(
+            "No more than {REPLAYS_PER_MINUTE_MAX} answers a minute are given again to one key. Keep those you have."
+        ),
+    );
+    refusal.retry_after_seconds = Some(retry_after_seconds(wait_ms, random));
+    refusal
+}
+
+/// How often API keys were given answers again, within this minute.
+#[derive(Debug, Default)]
+pub(crate) struct Replays(Mutex<CountedMinute>);
+
+#[derive(Debug, Default)]
+struct CountedMinute {
+    minute: u64,
+    by_key: HashMap<KeyId, u32>,
+}
+
+impl Replays {
+    /// How long this key has to wait, in milliseconds, if it has been given as many as may be.
+    fn wait_ms(&self, key: KeyId, now: Now) -> Option<u64> {
+        let counted = self.0.lock();
+        let is_now = counted.minute == now.monotonic_ms / MINUTE_MS;
+        let is_full = counted
+            .by_key
+            .get(&key)
+            .is_some_and(|count| *count >= REPLAYS_PER_MINUTE_MAX);
+        (is_now && is_full).then(|| MINUTE_MS - now.monotonic_ms % MINUTE_MS)
+    }
+
+    /// It is given one more.
+    fn note(&self, key: KeyId, now: Now) {
+        let mut counted = self.0.lock();
+        let minute = now.monotonic_ms / MINUTE_MS;
+        if counted.minute != minute {
+            counted.minute = minute;
+            counted.by_key.clear();
+        }
+        if counted.by_key.len() < REPLAYERS_MAX || counted.by_key.contains_key(&key) {
+            *counted.by_key.entry(key).or_default() += 1;
+        }
+    }
 }
 
 fn running(request: RequestId, lease_left_ms: u64, random: f64) -> Refusal {
@@ -165,16 +262,18 @@ pub(crate) struct Recording {
     claim: Claim,
     head: Option<(StatusCode, HeaderMap)>,
     body: BytesMut,
+    room: Taken,
     is_too_long: bool,
     is_over: bool,
 }
 
 impl Recording {
-    fn of(claim: Claim) -> Self {
+    fn of(claim: Claim, room: Taken) -> Self {
         Self {
             claim,
             head: None,
             body: BytesMut::new(),
+            room,
             is_too_long: false,
             is_over: false,
         }
@@ -198,9 +297,13 @@ impl Recording {
     /// The next piece of it.
     pub(crate) fn add(&mut self, piece: Option<&Bytes>) {
         let Some(piece) = piece else { return };
-        if self.is_too_long || self.body.len() + piece.len() > RECORDED_BYTES_MAX {
+        let fits = !self.is_too_long
+            && self.body.len() + piece.len() <= RECORDED_BYTES_MAX
+            && self.room.grow(piece.len() * COPIES_PER_RECORDING).is_ok();
+        if !fits {
             self.is_too_long = true;
             self.body = BytesMut::new();
+            self.room = self.room.none_of_it();
         } else {
             self.body.extend_from_slice(piece);
         }

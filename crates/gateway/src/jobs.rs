@@ -213,6 +213,10 @@ async fn accept(
     answer: oneshot::Sender<Result<ShownJob, Box<Flight>>>,
 ) {
     let gateway = Arc::clone(&flight.gateway);
+    if let Some(recording) = flight.recording() {
+        // From now on there may be a job, whatever becomes of us.
+        recording.mark_sent();
+    }
     let Some(job) = write_down(&flight, kept, &refusal).await else {
         // A caller that left meanwhile drops it.
         let _ = answer.send(Err(Box::new(flight)));

@@ -126,7 +126,8 @@ impl Unwanted {
     }
 }
 
-/// Runs `work` as long as the caller waits and [`DRAIN_MS`] longer, extending the hold's lease meanwhile.
+/// Runs `work` as long as the caller waits and [`DRAIN_MS`] longer, extending the hold's lease meanwhile; to its end, if its
+/// outcome may be asked for again.
 async fn while_wanted<T>(flight: &Flight, head: &mut Head, work: impl Future<Output = T>) -> Result<T, Unwanted> {
     let mut work = pin!(work);
     let mut lease = Lease::of(flight);
@@ -137,7 +138,7 @@ async fn while_wanted<T>(flight: &Flight, head: &mut Head, work: impl Future<Out
             biased;
             done = &mut work => return Ok(done),
             () = &mut stopping => return Err(Unwanted::Stopping),
-            () = head.closed() => break,
+            () = head.closed(), if !flight.is_recorded() => break,
             () = lease.due() => lease.renew_if_due(flight).await,
         }
     }

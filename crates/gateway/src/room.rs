@@ -60,6 +60,11 @@ impl Taken {
         Ok(())
     }
 
+    /// Gives back what it has, and takes nothing yet.
+    pub(crate) fn none_of_it(&self) -> Self {
+        self.room.take_none()
+    }
+
     /// The same bytes, keeping the room for as long as any part of them lives.
     pub(crate) fn guard(self, bytes: Bytes) -> Bytes {
         struct Guarded {

@@ -79,6 +79,12 @@ impl SealedAnswer {
         (sealed.len() <= IDEMPOTENT_ANSWER_BYTES_MAX).then_some(Self(sealed))
     }
 
+    /// How many bytes it has.
+    #[expect(clippy::len_without_is_empty, reason = "a sealed answer is never empty")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// As it was sealed.
     pub fn into_bytes(self) -> Bytes {
         self.0
@@ -112,6 +118,11 @@ pub enum Unclaimed {
         request: RequestId,
         /// What it was answered.
         answer: SealedAnswer,
+    },
+    /// It has run, and its answer is kept but was not read in time: another try may read it.
+    AnswerUnread {
+        /// Which request that was.
+        request: RequestId,
     },
     /// It has run, or may have, and there is no answer any more.
     AnswerLost {

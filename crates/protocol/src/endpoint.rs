@@ -57,14 +57,6 @@ impl Endpoint {
         }
     }
 
-    /// Whether it generates anything. What does not has no output to estimate, to cap or to stream.
-    pub fn generates(self) -> bool {
-        match self {
-            Self::ChatCompletions | Self::Completions | Self::Responses | Self::Messages => true,
-            Self::Embeddings | Self::CountTokens => false,
-        }
-    }
-
     /// Whether providers take nothing for it: it counts as a request, and uses no tokens.
     pub fn is_free(self) -> bool {
         self == Self::CountTokens

@@ -93,8 +93,8 @@ const RESPONSE_DROPPED: [&str; 13] = [
 ];
 const RESPONSE_DROPPED_PREFIXES: [&str; 6] = [
     "access-control-",
-    "anthropic-organization",
-    "anthropic-ratelimit-",
+    "anthropic-",
+    "x-litellm-",
     "cf-",
     "x-ratelimit-",
     "x-tollgate-",

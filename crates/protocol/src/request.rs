@@ -30,6 +30,8 @@ pub use rewrite::Rewrite;
 pub const MESSAGES_MAX: usize = 10_000;
 /// The most parts (texts, images, tool calls, definitions) in one request.
 pub const PARTS_MAX: usize = 40_000;
+/// How deep contents may lie within contents, such as those of a tool's result.
+pub const NESTING_MAX: usize = 8;
 /// The longest name of a model, in characters.
 pub const MODEL_CHARS_MAX: usize = 256;
 /// The most choices (`n`, `best_of`) that may be asked for; also the provider's own bound.
@@ -85,7 +87,7 @@ pub enum InspectError {
     /// A field refers to what the provider keeps under the account that all callers here share.
     #[error(
         "The field `{0}` is not passed on: it refers to what the provider keeps for everybody who shares its account \
-         here, and its size cannot be known. Send the whole conversation instead."
+         here, and its size cannot be known. Send what it stands for instead."
     )]
     KeptByProvider(&'static str),
     /// A name holds characters that no log, table or database can show.
@@ -255,9 +257,11 @@ impl InferenceRequest {
     }
 
     /// The most output tokens the caller wants per choice. Providers differ in which of two fields they obey: where
-    /// both are given, the larger one counts.
+    /// both are given, the larger one counts. Completions have a default of the provider's own.
     pub fn output_cap_tokens(&self) -> Option<u64> {
-        self.places.caps.iter().filter_map(|cap| cap.tokens).max()
+        let stated = self.places.caps.iter().filter_map(|cap| cap.tokens).max();
+        let silent = (self.endpoint == Endpoint::Completions).then_some(completions::OUTPUT_DEFAULT_TOKENS);
+        stated.or(silent)
     }
 
     /// How many answers are generated, each of which may use the whole output cap; zero where nothing is.

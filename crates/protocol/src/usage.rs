@@ -250,7 +250,7 @@ pub struct StreamUsage {
     pub events_unreadable: u64,
     /// Whether a choice told why it ended.
     pub has_finish_reason: bool,
-    /// Whether `[DONE]` was seen.
+    /// Whether the last event was seen.
     pub is_done: bool,
     /// The error the stream brought, if it did.
     pub error: Option<UpstreamError>,
@@ -343,6 +343,7 @@ impl AnswerUsage {
                 reported: ReportedUsage {
                     // There is no output, and nobody says so.
                     output_tokens: answer.reported.output_tokens.or(Some(0)),
+                    input_tokens: answer.reported.input_tokens.or(answer.reported.total_tokens),
                     ..answer.reported
                 },
                 ..answer

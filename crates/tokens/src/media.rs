@@ -5,8 +5,9 @@ use domain::parts::{Part, PartKind};
 
 /// A small rendering of an image is one tile, the same for every size.
 const IMAGE_LOW_DETAIL: MediaEstimate = MediaEstimate::of(85, 2_900);
-/// The largest image that providers do not scale down: eight tiles, and one overview.
-const IMAGE: MediaEstimate = MediaEstimate::of(1_445, 4_000);
+/// The largest image that most providers do not scale down: eight tiles, and one overview. Some take ten thousand for one
+/// that is not scaled at all; a few small models weigh images still higher.
+const IMAGE: MediaEstimate = MediaEstimate::of(1_445, 10_000);
 
 /// Encoded bytes of one token (a tenth of a second) in a recording of 24 kHz, 16 bits, and in one of 32 kbit/s.
 const AUDIO_BYTES_PER_TOKEN: (u64, u64) = (4_800, 400);

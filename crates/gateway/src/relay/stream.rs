@@ -116,7 +116,7 @@ pub(super) async fn relay(
         End::Left => Outcome::ClientClosed,
         End::Stopped => Outcome::GatewayError,
     };
-    let (used, usage_source) = usage_of(&flight, &usage, end == End::Finished);
+    let (used, usage_source) = usage_of(&flight, &usage, Some(end));
     let ending = flight.gateway.ending.clone();
     let farewell = match end {
         End::Failed => last.map(|event| secrets.cleared_bytes(event)),
@@ -161,9 +161,14 @@ async fn follow(
     let ending = flight.gateway.ending.clone();
     loop {
         if listener.is_gone && drain.is_none() {
-            let until = Instant::now() + Duration::from_millis(DRAIN_MS);
+            let drain_until = Instant::now() + Duration::from_millis(DRAIN_MS);
             drain = Some(Drain {
-                until,
+                // Whoever comes back for the answer finds all of it.
+                until: if flight.is_recorded() {
+                    listener.deadline
+                } else {
+                    drain_until
+                },
                 bytes_left: DRAIN_BYTES_MAX,
             });
         }
@@ -264,7 +269,7 @@ async fn follow(
             }
             flight.gateway.after_admission(flight.id(), Step::Streaming);
         }
-        let (so_far, _) = usage_of(flight, usage, false);
+        let (so_far, _) = usage_of(flight, usage, None);
         flight.note_usage(so_far);
     }
 }
@@ -367,10 +372,13 @@ impl Listener {
 
 /// What the provider reported, or what was counted of its output. A figure that came before the end of the stream is not
 /// the last one, so more may have been seen since.
-fn usage_of(flight: &Flight, seen: &StreamUsage, is_finished: bool) -> (TokenUsage, UsageSource) {
+fn usage_of(flight: &Flight, seen: &StreamUsage, end: Option<End>) -> (TokenUsage, UsageSource) {
+    let is_finished = end == Some(End::Finished);
     let expected = flight.estimate.expected;
     let counted = flight.gateway.estimates.count_output(&seen.output);
-    let output_tokens = if seen.is_understood() {
+    // A model that has shown nothing may have thought all the while. One that failed has said so.
+    let may_have_thought = seen.output.pieces == 0 && !matches!(end, Some(End::Finished | End::Failed));
+    let output_tokens = if seen.is_understood() && !may_have_thought {
         counted
     } else {
         counted.max(expected.output_tokens)

@@ -117,7 +117,7 @@ impl SharedClaims {
             Ok(None) => Unclaimed::AnswerLost { request },
             Err(failed) => {
                 self.note_slow(&failed, now);
-                Unclaimed::AnswerLost { request }
+                Unclaimed::AnswerUnread { request }
             }
         }
     }

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::InspectError;
-use super::json::{each, member, string};
+use super::json::{each, kind_of, member, string};
 use super::reading::{Reading, choices};
 
-pub(super) const FIELDS: [&str; 23] = [
+pub(super) const FIELDS: [&str; 16] = [
     "model",
     "messages",
     "stream",
@@ -27,14 +27,10 @@ pub(super) const FIELDS: [&str; 23] = [
     "service_tier",
     "modalities",
     "audio",
-    "web_search_options",
-    "search_parameters",
-    "plugins",
-    "models",
-    "route",
-    "provider",
-    "fallbacks",
 ];
+
+/// Tools that the caller runs itself. All others are run by some provider, and billed by the call.
+const CALLER_TOOLS: [&str; 2] = ["function", "custom"];
 
 pub(super) fn field<'a>(reading: &mut Reading<'a>, name: &'static str, raw: &'a RawValue) -> Result<(), InspectError> {
     let text = raw.get();
@@ -45,8 +41,9 @@ pub(super) fn field<'a>(reading: &mut Reading<'a>, name: &'static str, raw: &'a 
             reading.fields.choices = choices(name, text)?;
             Ok(())
         }
-        "tools" | "functions" => each(name, raw, &mut |element| {
-            reading.push(PartKind::Definition, element.get())
+        "tools" => each(name, raw, &mut |tool| caller_tool(reading, tool, &CALLER_TOOLS)),
+        "functions" => each(name, raw, &mut |function| {
+            reading.push(PartKind::Definition, function.get())
         }),
         "response_format" if text.starts_with('{') => reading.push(PartKind::Definition, text),
         "prediction" if text.starts_with('{') => prediction(reading, text),
@@ -93,9 +90,13 @@ fn content_part<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), 
         #[serde(borrow)]
         file: Option<&'a RawValue>,
     }
-    let Ok(part) = serde_json::from_str::<ContentPart<'a>>(raw.get()) else {
+    if !raw.get().starts_with('{') {
         return reading.push(PartKind::Text, raw.get());
-    };
+    }
+    let part = serde_json::from_str::<ContentPart<'a>>(raw.get()).map_err(|_| InspectError::WrongType {
+        field: "messages",
+        expected: "a list of messages whose parts have each of their fields once",
+    })?;
     match (part.r#type.as_deref(), &part) {
         (Some("text"), ContentPart { text: Some(text), .. }) => reading.push(PartKind::Text, text.get()),
         (
@@ -111,9 +112,10 @@ fn content_part<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), 
             },
         ) => {
             let kind = PartKind::Image {
-                is_low_detail: member(image, "detail").is_some_and(|detail| detail.get() == "\"low\""),
+                is_low_detail: member("messages", image, "detail")?.is_some_and(|detail| detail.get() == "\"low\""),
             };
-            reading.push(kind, member(image, "url").map_or(image.get(), RawValue::get))
+            let url = member("messages", image, "url")?;
+            reading.push(kind, url.map_or(image.get(), RawValue::get))
         }
         (
             Some("input_audio"),
@@ -122,10 +124,15 @@ fn content_part<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), 
                 ..
             },
         ) => {
-            let data = member(audio, "data").map_or(audio.get(), RawValue::get);
-            reading.push(PartKind::Audio, data)
+            let data = member("messages", audio, "data")?;
+            reading.push(PartKind::Audio, data.map_or(audio.get(), RawValue::get))
         }
-        (Some("file"), ContentPart { file: Some(file), .. }) => reading.push_file(member(file, "file_data"), file),
+        (Some("file"), ContentPart { file: Some(file), .. }) => {
+            if member("messages", file, "file_id")?.is_some() {
+                return Err(InspectError::KeptByProvider("messages"));
+            }
+            reading.push_file(member("messages", file, "file_data")?, file)
+        }
         _ => reading.push(PartKind::Text, raw.get()),
     }
 }
@@ -169,7 +176,9 @@ pub(super) fn message_field<'a>(reading: &mut Reading<'a>, key: &str, raw: &'a R
     }
     match key {
         // Their tokens are part of the overhead of each message, or they are references.
-        "role" | "tool_call_id" | "audio" => Ok(()),
+        "role" | "tool_call_id" => Ok(()),
+        // An answer that was spoken, by its id.
+        "audio" => Err(InspectError::KeptByProvider("messages")),
         "content" => content(reading, raw),
         "tool_calls" => each("messages", raw, &mut |call| tool_call(reading, call)),
         "function_call" => match serde_json::from_str::<Call<'a>>(raw.get()) {
@@ -180,8 +189,26 @@ pub(super) fn message_field<'a>(reading: &mut Reading<'a>, key: &str, raw: &'a R
     }
 }
 
+/// A tool, by its definition.
+///
+/// # Errors
+/// When its type is none of those that the caller runs itself.
+pub(super) fn caller_tool<'a>(
+    reading: &mut Reading<'a>,
+    raw: &'a RawValue,
+    caller_tools: &[&str],
+) -> Result<(), InspectError> {
+    match kind_of("tools", raw)? {
+        Some(kind) if !caller_tools.contains(&kind.as_str()) => Err(InspectError::Refused {
+            field: "tools",
+            remedy: "only tools that you run yourself are served, of the types `function` and `custom` among others",
+        }),
+        _ => reading.push(PartKind::Definition, raw.get()),
+    }
+}
+
 /// Refuses what would make the provider bill something else than the model that was asked for, at the rates known here:
-/// other tiers, other models, output that is no text, searches. None of them has a price, so none can be held or charged.
+/// other tiers, and output that is no text.
 fn refuse_billed(field: &'static str, text: &str) -> Result<(), InspectError> {
     let (is_harmless, remedy) = match field {
         "service_tier" => return service_tier(field, text),
@@ -190,8 +217,7 @@ fn refuse_billed(field: &'static str, text: &str) -> Result<(), InspectError> {
                 .is_ok_and(|kinds| kinds.unwrap_or_default().iter().all(|kind| kind == "text")),
             "only `text` is served",
         ),
-        "models" | "route" | "provider" | "fallbacks" => (text == "null", "routes are configured in the gateway"),
-        "audio" | "web_search_options" | "search_parameters" | "plugins" => (text == "null", "leave it out"),
+        "audio" => (text == "null", "leave it out"),
         _ => (true, ""),
     };
     if is_harmless {

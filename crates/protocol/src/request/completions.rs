@@ -7,6 +7,9 @@ use super::InspectError;
 use super::json::each;
 use super::reading::{Reading, choices};
 
+/// What is generated of a completion whose request does not say.
+pub(super) const OUTPUT_DEFAULT_TOKENS: u64 = 16;
+
 pub(super) const FIELDS: [&str; 10] = [
     "model",
     "prompt",
@@ -76,11 +79,15 @@ pub(super) fn inputs<'a>(
     Ok(())
 }
 
+/// A list of tokens. What is no number in it counts with all its text.
 fn tokens<'a>(reading: &mut Reading<'a>, field: &'static str, raw: &'a RawValue) -> Result<(), InspectError> {
     let mut count = 0;
-    each(field, raw, &mut |_| {
-        count += 1;
-        Ok(())
+    each(field, raw, &mut |token| match token.get().as_bytes().first() {
+        Some(b'0'..=b'9') => {
+            count += 1;
+            Ok(())
+        }
+        _ => reading.push(PartKind::Text, token.get()),
     })?;
     reading.push(PartKind::Tokens { count }, raw.get())
 }

@@ -68,16 +68,55 @@ pub(super) fn count(field: &'static str, text: &str) -> Result<Option<u64>, Insp
     }
 }
 
-/// The first field `name` of an object.
-pub(super) fn member<'a>(object: &'a RawValue, name: &str) -> Option<&'a RawValue> {
+/// The field `name` of an object within `field`; null is none, and what is no object has none.
+///
+/// # Errors
+/// When it is there more than once: which one a provider takes is not known.
+pub(super) fn member<'a>(
+    field: &'static str,
+    object: &'a RawValue,
+    name: &str,
+) -> Result<Option<&'a RawValue>, InspectError> {
     let mut found = None;
-    let _ = for_each_field(object.get(), &mut |key, value| {
-        if key == name && found.is_none() {
-            found = Some(value);
-        }
-        Ok(())
-    })?;
-    found
+    if object.get().starts_with('{') {
+        let read = for_each_field(object.get(), &mut |key, value| match (key == name, found) {
+            (true, Some(_)) => Err(InspectError::Duplicate(field)),
+            (true, None) => {
+                found = Some(value);
+                Ok(())
+            }
+            (false, _) => Ok(()),
+        });
+        read.unwrap_or(Ok(()))?;
+    }
+    Ok(found.filter(|value| value.get() != "null"))
+}
+
+/// What an object within `field` says it is.
+///
+/// # Errors
+/// When it says so twice, or not with a string.
+pub(super) fn kind_of(field: &'static str, object: &RawValue) -> Result<Option<String>, InspectError> {
+    let Some(kind) = member(field, object, "type")? else {
+        return Ok(None);
+    };
+    serde_json::from_str(kind.get())
+        .map(Some)
+        .map_err(|_| InspectError::WrongType {
+            field,
+            expected: "a list of objects whose `type` is a string",
+        })
+}
+
+/// Whether anything in a value calls itself something that begins with `prefix`.
+pub(super) fn has_kind(value: &serde_json::Value, prefix: &str) -> bool {
+    match value {
+        serde_json::Value::Array(values) => values.iter().any(|value| has_kind(value, prefix)),
+        serde_json::Value::Object(fields) => fields.iter().any(|(name, value)| {
+            (name == "type" && value.as_str().is_some_and(|kind| kind.starts_with(prefix))) || has_kind(value, prefix)
+        }),
+        _ => false,
+    }
 }
 
 /// Calls `visit` for each element of a list, stopping at its first error; null and other values have none.

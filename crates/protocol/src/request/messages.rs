@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::InspectError;
-use super::json::{each, member, string};
+use super::json::{each, kind_of, member, string};
 use super::reading::Reading;
 
-pub(super) const FIELDS: [&str; 14] = [
+pub(super) const FIELDS: [&str; 13] = [
     "model",
     "messages",
     "stream",
@@ -21,7 +21,6 @@ pub(super) const FIELDS: [&str; 14] = [
     "output_format",
     "output_config",
     "service_tier",
-    "mcp_servers",
     "container",
     "inference_geo",
     "speed",
@@ -45,7 +44,7 @@ pub(super) fn field<'a>(reading: &mut Reading<'a>, name: &'static str, raw: &'a 
         }
         "tools" => each(name, raw, &mut |tool| self::tool(reading, tool)),
         "output_format" if text.starts_with('{') => reading.push(PartKind::Definition, text),
-        "output_config" => match member_of_object(raw, "format") {
+        "output_config" => match member(name, raw, "format")? {
             Some(format) => reading.push(PartKind::Definition, format.get()),
             None => Ok(()),
         },
@@ -53,17 +52,11 @@ pub(super) fn field<'a>(reading: &mut Reading<'a>, name: &'static str, raw: &'a 
     }
 }
 
-fn member_of_object<'a>(raw: &'a RawValue, name: &str) -> Option<&'a RawValue> {
-    let found = raw.get().starts_with('{').then(|| member(raw, name)).flatten();
-    found.filter(|value| value.get() != "null")
-}
-
 fn tool<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectError> {
     if reading.fields.preamble_tokens == 0 {
         reading.fields.preamble_tokens = TOOLS_PREAMBLE_TOKENS;
     }
-    let kind = member_of_object(raw, "type").and_then(|kind| string("tools", kind.get()).ok().flatten());
-    match kind.as_deref() {
+    match kind_of("tools", raw)?.as_deref() {
         None | Some("custom") => {}
         Some(kind) if DEFINED_TOOLS.iter().any(|prefix| kind.starts_with(prefix)) => {
             reading.fields.preamble_tokens += DEFINED_TOOL_TOKENS;
@@ -93,12 +86,14 @@ pub(super) fn message_field<'a>(reading: &mut Reading<'a>, key: &str, raw: &'a R
 fn content<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectError> {
     match raw.get().as_bytes().first() {
         Some(b'n') => Ok(()),
-        Some(b'[') => each("messages", raw, &mut |block| self::block(reading, block)),
+        Some(b'[') => each("messages", raw, &mut |block| {
+            reading.within(|reading| self::block(reading, block))
+        }),
         _ => reading.push(PartKind::Text, raw.get()),
     }
 }
 
-/// One block of a message. What is not known counts with all its JSON: more than the provider would count.
+/// One block of a message. What is not known counts with all its JSON.
 fn block<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectError> {
     #[derive(Deserialize)]
     struct Block<'a> {
@@ -121,16 +116,25 @@ fn block<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), Inspect
         #[serde(borrow)]
         thinking: Option<&'a RawValue>,
         #[serde(borrow)]
+        signature: Option<&'a RawValue>,
+        #[serde(borrow)]
         data: Option<&'a RawValue>,
     }
-    let Ok(block) = serde_json::from_str::<Block<'a>>(raw.get()) else {
+    if !raw.get().starts_with('{') {
         return reading.push(PartKind::Text, raw.get());
-    };
+    }
+    let block = serde_json::from_str::<Block<'a>>(raw.get()).map_err(|_| InspectError::WrongType {
+        field: "messages",
+        expected: "a list of messages whose blocks have each of their fields once",
+    })?;
     match (block.r#type.as_deref(), &block) {
         (Some("text"), Block { text: Some(text), .. }) => reading.push(PartKind::Text, text.get()),
         (Some("image"), Block { source, .. }) => {
-            let data = source.and_then(|source| member_of_object(source, "data"));
             let kind = PartKind::Image { is_low_detail: false };
+            let data = match source {
+                Some(source) => source_of(source)?.data,
+                None => None,
+            };
             reading.push(kind, data.map_or(raw.get(), RawValue::get))
         }
         (
@@ -150,20 +154,42 @@ fn block<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), Inspect
                 thinking: Some(thinking),
                 ..
             },
-        ) => reading.push(PartKind::Text, thinking.get()),
+        ) => match block.signature {
+            // The provider reads it out of the signature.
+            Some(signature) if thinking.get() == "\"\"" => reading.push(PartKind::Opaque, signature.get()),
+            _ => reading.push(PartKind::Text, thinking.get()),
+        },
         (Some("redacted_thinking"), Block { data: Some(data), .. }) => reading.push(PartKind::Opaque, data.get()),
         _ => reading.push(PartKind::Text, raw.get()),
     }
 }
 
-/// Where a document comes from: its data, its text, blocks of its own, or only a name.
-fn document<'a>(reading: &mut Reading<'a>, source: &'a RawValue) -> Result<(), InspectError> {
-    let member = |name| member_of_object(source, name);
-    let kind = member("type").and_then(|kind| string("messages", kind.get()).ok().flatten());
-    match (kind.as_deref(), member("data"), member("content")) {
+/// Where an image or a document comes from.
+struct Source<'a> {
+    kind: Option<String>,
+    data: Option<&'a RawValue>,
+    content: Option<&'a RawValue>,
+}
+
+fn source_of(raw: &RawValue) -> Result<Source<'_>, InspectError> {
+    let source = Source {
+        kind: kind_of("messages", raw)?,
+        data: member("messages", raw, "data")?,
+        content: member("messages", raw, "content")?,
+    };
+    match source.kind.as_deref() {
+        Some("file") => Err(InspectError::KeptByProvider("messages")),
+        _ => Ok(source),
+    }
+}
+
+/// A document by its data, its text, blocks of its own, or only its name.
+fn document<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectError> {
+    let Source { kind, data, content } = source_of(raw)?;
+    match (kind.as_deref(), data, content) {
         (Some("text"), Some(data), _) => reading.push(PartKind::Text, data.get()),
         (Some("content"), _, Some(content)) => self::content(reading, content),
-        (_, data, _) => reading.push_file(data, source),
+        (_, data, _) => reading.push_file(data, raw),
     }
 }
 
@@ -176,7 +202,6 @@ fn refuse_billed(field: &'static str, text: &str) -> Result<(), InspectError> {
         "service_tier" => (is_one_of(&["auto", "standard_only"])?, "use `auto` or `standard_only`"),
         "inference_geo" => (is_one_of(&["global"])?, "leave it out"),
         "speed" => (is_one_of(&["standard"])?, "leave it out"),
-        "mcp_servers" => (matches!(text, "null" | "[]"), "leave it out"),
         "container" => (text == "null", "leave it out"),
         _ => (true, ""),
     };

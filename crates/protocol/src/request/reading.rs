@@ -9,9 +9,9 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::json::{Key, boolean, count, for_each_field, meant, string, user};
+use super::json::{Key, boolean, count, for_each_field, has_kind, meant, string, user};
 use super::{
-    CHOICES_MAX, Cap, InspectError, MESSAGES_MAX, MODEL_CHARS_MAX, PARTS_MAX, Places, Span, StreamOptions,
+    CHOICES_MAX, Cap, InspectError, MESSAGES_MAX, MODEL_CHARS_MAX, NESTING_MAX, PARTS_MAX, Places, Span, StreamOptions,
     chat_completions, completions, embeddings, messages, responses,
 };
 use crate::endpoint::Endpoint;
@@ -47,7 +47,25 @@ pub(super) struct Reading<'a> {
     error: Option<InspectError>,
     /// The innermost field being read whose shape serde checks.
     within: Option<(&'static str, &'static str)>,
+    /// How deep in contents within contents.
+    depth: usize,
 }
+
+/// Fields of some provider that make it bill something else than the model that was asked for, at the rates known here:
+/// other models, searches, tools of its own, a context that it shortens by another run. None of them has a price, so none
+/// can be held or charged; so they are refused whoever is asked, unless they are null.
+const BILLED: [&str; 10] = [
+    "models",
+    "route",
+    "provider",
+    "fallbacks",
+    "fallback_models",
+    "web_search_options",
+    "search_parameters",
+    "plugins",
+    "mcp_servers",
+    "context_management",
+];
 
 /// The top-level fields that are read, each at most once; at most 64. The second is what a request is about, and required.
 fn known(endpoint: Endpoint) -> &'static [&'static str] {
@@ -73,6 +91,7 @@ impl<'a> Reading<'a> {
             field: "",
             error: None,
             within: None,
+            depth: 0,
         }
     }
 
@@ -157,6 +176,24 @@ impl<'a> Reading<'a> {
     pub(super) fn push_file(&mut self, data: Option<&'a RawValue>, named: &'a RawValue) -> Result<(), InspectError> {
         let data = data.map(RawValue::get).filter(|data| *data != "null");
         self.push(PartKind::File, data.unwrap_or(&named.get()[..0]))
+    }
+
+    /// Reads what lies within a content, unless it lies too deep.
+    pub(super) fn within(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<(), InspectError>,
+    ) -> Result<(), InspectError> {
+        if self.depth >= NESTING_MAX {
+            return Err(InspectError::TooLong {
+                field: self.field,
+                max: NESTING_MAX,
+                unit: "levels of contents within contents",
+            });
+        }
+        self.depth += 1;
+        let outcome = read(self);
+        self.depth -= 1;
+        outcome
     }
 
     /// Counts one more message.
@@ -294,6 +331,23 @@ pub(super) fn choices(field: &'static str, text: &str) -> Result<Option<u32>, In
         .transpose()
 }
 
+fn refuse_billed(field: &'static str, raw: &RawValue) -> Result<(), InspectError> {
+    let is_empty = raw.get() == "null" || (raw.get() == "[]" && field == "mcp_servers");
+    let remedy = match field {
+        // Dropping what is old is free; writing a summary of it is another run of the model.
+        "context_management" => {
+            let edits: serde_json::Value = serde_json::from_str(raw.get()).unwrap_or_default();
+            has_kind(&edits, "compact").then_some("only edits that drop contents are served")
+        }
+        _ if is_empty => None,
+        "models" | "route" | "provider" | "fallbacks" | "fallback_models" => {
+            Some("routes are configured in the gateway")
+        }
+        _ => Some("leave it out"),
+    };
+    remedy.map_or(Ok(()), |remedy| Err(InspectError::Refused { field, remedy }))
+}
+
 struct Top<'s, 'a>(&'s mut Reading<'a>);
 
 impl<'a> Visitor<'a> for Top<'_, 'a> {
@@ -307,9 +361,18 @@ impl<'a> Visitor<'a> for Top<'_, 'a> {
         let reading = self.0;
         let known = known(reading.endpoint);
         while let Some(Key(key)) = map.next_key()? {
-            let meant = meant(&key, known);
-            let Some(name) = reading.keep(meant)? else {
-                map.next_value::<IgnoredAny>()?;
+            let meant_here = meant(&key, known);
+            let Some(name) = reading.keep(meant_here)? else {
+                let billed = meant(&key, &BILLED);
+                match reading.keep(billed)? {
+                    Some(name) => {
+                        let refused = refuse_billed(name, map.next_value::<&'a RawValue>()?);
+                        reading.keep(refused)?;
+                    }
+                    None => {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
                 continue;
             };
             let index = known.iter().position(|field| *field == name).unwrap_or_default();

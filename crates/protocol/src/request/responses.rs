@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::InspectError;
-use super::chat_completions::service_tier;
-use super::json::{boolean, each, member, string};
+use super::chat_completions::{caller_tool, service_tier};
+use super::json::{boolean, each, member};
 use super::reading::Reading;
 
 pub(super) const FIELDS: [&str; 14] = [
@@ -38,6 +38,9 @@ const CALLER_TOOLS: [&str; 6] = [
     "computer",
 ];
 
+/// What is thought to be behind an item of reasoning that is only named. What the provider reports corrects it.
+const REASONING_BY_ID_TOKENS: u64 = 1_000;
+
 pub(super) fn field<'a>(reading: &mut Reading<'a>, name: &'static str, raw: &'a RawValue) -> Result<(), InspectError> {
     let text = raw.get();
     match name {
@@ -54,8 +57,8 @@ pub(super) fn field<'a>(reading: &mut Reading<'a>, name: &'static str, raw: &'a 
             reading.add_message()?;
             content(reading, raw)
         }
-        "tools" => each(name, raw, &mut |tool| self::tool(reading, tool)),
-        "text" => match member(raw, "format") {
+        "tools" => each(name, raw, &mut |tool| caller_tool(reading, tool, &CALLER_TOOLS)),
+        "text" => match member(name, raw, "format")? {
             Some(format) if format.get().starts_with('{') => reading.push(PartKind::Definition, format.get()),
             _ => Ok(()),
         },
@@ -66,17 +69,6 @@ pub(super) fn field<'a>(reading: &mut Reading<'a>, name: &'static str, raw: &'a 
         }),
         "previous_response_id" | "conversation" | "prompt" if text != "null" => Err(InspectError::KeptByProvider(name)),
         _ => Ok(()),
-    }
-}
-
-fn tool<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectError> {
-    let kind = member(raw, "type").and_then(|kind| string("tools", kind.get()).ok().flatten());
-    match kind {
-        Some(kind) if !CALLER_TOOLS.contains(&kind.as_str()) => Err(InspectError::Refused {
-            field: "tools",
-            remedy: "only tools that you run yourself are served, of the types `function` and `custom` among others",
-        }),
-        _ => reading.push(PartKind::Definition, raw.get()),
     }
 }
 
@@ -102,27 +94,47 @@ fn item<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectE
         #[serde(borrow)]
         encrypted_content: Option<&'a RawValue>,
     }
-    let Ok(item) = serde_json::from_str::<Item<'a>>(raw.get()) else {
+    if !raw.get().starts_with('{') {
         return reading.push(PartKind::Text, raw.get());
-    };
+    }
+    let item = serde_json::from_str::<Item<'a>>(raw.get()).map_err(|_| InspectError::WrongType {
+        field: "input",
+        expected: "a text, or a list of items with each of their fields once",
+    })?;
     match item.r#type.as_deref() {
         Some("message") | None => match item.content {
             Some(content) => self::content(reading, content),
-            None => reading.push(PartKind::Text, raw.get()),
+            // Only an id: what it stands for is with the provider.
+            None => Err(InspectError::KeptByProvider("input")),
         },
         Some("function_call" | "custom_tool_call") => reading.push_all([item.name, item.arguments, item.input]),
-        Some("function_call_output" | "custom_tool_call_output") => match item.output {
-            Some(output) => content(reading, output),
-            None => Ok(()),
-        },
         Some("reasoning") => {
-            if let Some(secret) = item.encrypted_content.filter(|secret| secret.get() != "null") {
-                reading.push(PartKind::Opaque, secret.get())?;
+            let secret = item.encrypted_content.filter(|secret| secret.get() != "null");
+            match secret {
+                Some(secret) => reading.push(PartKind::Opaque, secret.get())?,
+                // The provider has it by its id, which is how its own SDKs send back what it answered.
+                None => reading.fields.preamble_tokens += REASONING_BY_ID_TOKENS,
             }
             reading.push_all([item.summary, item.content])
         }
         Some("item_reference") => Err(InspectError::KeptByProvider("input")),
+        Some(kind) if kind.ends_with("_call_output") => match item.output {
+            Some(output) => call_output(reading, output),
+            None => Ok(()),
+        },
         Some(_) => reading.push(PartKind::Text, raw.get()),
+    }
+}
+
+/// What a tool has answered: a text, parts, or a picture of a screen.
+fn call_output<'a>(reading: &mut Reading<'a>, output: &'a RawValue) -> Result<(), InspectError> {
+    let image = member("input", output, "image_url")?;
+    if member("input", output, "file_id")?.is_some() {
+        return Err(InspectError::KeptByProvider("input"));
+    }
+    match image {
+        Some(image) => reading.push(PartKind::Image { is_low_detail: false }, image.get()),
+        None => content(reading, output),
     }
 }
 
@@ -151,11 +163,20 @@ fn content_part<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), 
         #[serde(borrow)]
         file_data: Option<&'a RawValue>,
         #[serde(borrow)]
+        file_id: Option<&'a RawValue>,
+        #[serde(borrow)]
         input_audio: Option<&'a RawValue>,
     }
-    let Ok(part) = serde_json::from_str::<ContentPart<'a>>(raw.get()) else {
+    if !raw.get().starts_with('{') {
         return reading.push(PartKind::Text, raw.get());
-    };
+    }
+    let part = serde_json::from_str::<ContentPart<'a>>(raw.get()).map_err(|_| InspectError::WrongType {
+        field: "input",
+        expected: "a text, or a list of items with each of their fields once",
+    })?;
+    if part.file_id.is_some_and(|id| id.get() != "null") {
+        return Err(InspectError::KeptByProvider("input"));
+    }
     match (part.r#type.as_deref(), part.text, part.refusal) {
         (Some("input_text" | "output_text" | "text" | "summary_text"), Some(text), _) => {
             reading.push(PartKind::Text, text.get())
@@ -169,7 +190,10 @@ fn content_part<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), 
         }
         (Some("input_file"), ..) => reading.push_file(part.file_data, raw),
         (Some("input_audio"), ..) => {
-            let data = part.input_audio.and_then(|audio| member(audio, "data"));
+            let data = match part.input_audio {
+                Some(audio) => member("input", audio, "data")?,
+                None => None,
+            };
             reading.push(PartKind::Audio, data.map_or(raw.get(), RawValue::get))
         }
         _ => reading.push(PartKind::Text, raw.get()),

@@ -5,7 +5,7 @@ use domain::parts::{Part, PartKind};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{InferenceRequest, InspectError, MESSAGES_MAX, PARTS_MAX};
+use super::{InferenceRequest, InspectError, MESSAGES_MAX, NESTING_MAX, PARTS_MAX};
 use crate::endpoint::Endpoint;
 
 fn inspect(body: &str) -> Result<InferenceRequest, InspectError> {
@@ -307,5 +307,175 @@ proptest! {
         let request = inspect(&json!({ "model": "m", "messages": messages }).to_string()).expect("a request");
         let found: Vec<String> = request.parts().map(|part| part.text.into_owned()).collect();
         prop_assert_eq!(found, texts);
+    }
+}
+
+fn refused(endpoint: Endpoint, body: &str) -> Option<InspectError> {
+    InferenceRequest::inspect(endpoint, &Bytes::copy_from_slice(body.as_bytes())).err()
+}
+
+#[test]
+fn contents_within_contents_end_somewhere() {
+    let nested = |levels: usize| {
+        let open = r#"[{"type":"tool_result","content":"#.repeat(levels);
+        let close = "}]".repeat(levels);
+        format!(r#"{{"model":"m","messages":[{{"role":"user","content":{open}"x"{close}}}]}}"#)
+    };
+    assert_eq!(refused(Endpoint::Messages, &nested(NESTING_MAX)), None);
+    let too_deep = refused(Endpoint::Messages, &nested(NESTING_MAX + 1));
+    assert!(
+        matches!(too_deep, Some(InspectError::TooLong { max: NESTING_MAX, .. })),
+        "{too_deep:?}"
+    );
+    // As deep as a body may be long.
+    let too_deep = refused(Endpoint::CountTokens, &nested(100_000));
+    assert!(matches!(too_deep, Some(InspectError::TooLong { .. })), "{too_deep:?}");
+}
+
+#[test]
+fn what_makes_another_model_run_is_refused_wherever_it_is_asked_for() {
+    for (endpoint, about) in [
+        (Endpoint::ChatCompletions, r#""messages":[]"#),
+        (Endpoint::Completions, r#""prompt":"x""#),
+        (Endpoint::Responses, r#""input":"x""#),
+        (Endpoint::Embeddings, r#""input":"x""#),
+        (Endpoint::Messages, r#""messages":[]"#),
+    ] {
+        for field in [
+            "models",
+            "route",
+            "provider",
+            "fallbacks",
+            "plugins",
+            "web_search_options",
+            "mcp_servers",
+        ] {
+            let body = |value: &str| format!(r#"{{"model":"m",{about},"{field}":{value}}}"#);
+            assert_eq!(refused(endpoint, &body("null")), None, "{endpoint} {field}");
+            let error = refused(endpoint, &body(r#"["other"]"#));
+            assert!(
+                matches!(error, Some(InspectError::Refused { .. })),
+                "{endpoint} {field}: {error:?}"
+            );
+            let shouted = body("1").replace(field, &field.to_uppercase());
+            assert!(
+                matches!(refused(endpoint, &shouted), Some(InspectError::AlmostSpelt(_))),
+                "{shouted}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_context_is_shortened_for_nothing_or_not_at_all() {
+    let body =
+        |kind: &str| format!(r#"{{"model":"m","messages":[],"context_management":{{"edits":[{{"type":"{kind}"}}]}}}}"#);
+    assert_eq!(refused(Endpoint::Messages, &body("clear_tool_uses_20250919")), None);
+    for kind in ["compact_20260112", "c\\u006fmpact_20260112"] {
+        let error = refused(Endpoint::Messages, &body(kind));
+        assert!(matches!(error, Some(InspectError::Refused { .. })), "{kind}: {error:?}");
+    }
+}
+
+#[test]
+fn what_decides_within_a_list_is_there_once() {
+    for (endpoint, body) in [
+        (
+            Endpoint::Messages,
+            r#"{"model":"m","messages":[],"tools":[{"type":"custom","type":"web_search_20250305"}]}"#,
+        ),
+        (
+            Endpoint::Messages,
+            r#"{"model":"m","messages":[],"tools":[{"type":["web_search_20250305"]}]}"#,
+        ),
+        (
+            Endpoint::Messages,
+            r#"{"model":"m","messages":[{"content":[{"type":"document","source":{"type":"text","data":"x","data":"much"}}]}]}"#,
+        ),
+        (
+            Endpoint::Messages,
+            r#"{"model":"m","messages":[{"content":[{"type":"text","text":"x","text":"much"}]}]}"#,
+        ),
+        (
+            Endpoint::Responses,
+            r#"{"model":"m","input":"x","tools":[{"type":"function","type":"web_search"}]}"#,
+        ),
+        (
+            Endpoint::Responses,
+            r#"{"model":"m","input":[{"type":"message","type":"item_reference","id":"msg_1"}]}"#,
+        ),
+        (
+            Endpoint::ChatCompletions,
+            r#"{"model":"m","messages":[],"tools":[{"type":"function","type":"browser_search"}]}"#,
+        ),
+    ] {
+        let error = refused(endpoint, body);
+        let is_named = matches!(error, Some(InspectError::Duplicate(_) | InspectError::WrongType { .. }));
+        assert!(is_named, "{body}: {error:?}");
+    }
+}
+
+#[test]
+fn what_the_provider_keeps_is_not_referred_to() {
+    for (endpoint, body) in [
+        (Endpoint::Responses, r#"{"model":"m","input":[{"id":"msg_1"}]}"#),
+        (
+            Endpoint::Responses,
+            r#"{"model":"m","input":[{"type":"item_reference","id":"msg_1"}]}"#,
+        ),
+        (
+            Endpoint::Responses,
+            r#"{"model":"m","input":[{"role":"user","content":[{"type":"input_file","file_id":"f"}]}]}"#,
+        ),
+        (
+            Endpoint::Responses,
+            r#"{"model":"m","input":"x","conversation":"conv_1"}"#,
+        ),
+        (
+            Endpoint::Responses,
+            r#"{"model":"m","input":"x","prompt":{"id":"pmpt_1"}}"#,
+        ),
+        (
+            Endpoint::Messages,
+            r#"{"model":"m","messages":[{"content":[{"type":"document","source":{"type":"file","file_id":"f"}}]}]}"#,
+        ),
+        (
+            Endpoint::ChatCompletions,
+            r#"{"model":"m","messages":[{"content":[{"type":"file","file":{"file_id":"f"}}]}]}"#,
+        ),
+        (
+            Endpoint::ChatCompletions,
+            r#"{"model":"m","messages":[{"role":"assistant","audio":{"id":"audio_1"}}]}"#,
+        ),
+    ] {
+        let error = refused(endpoint, body);
+        assert!(
+            matches!(error, Some(InspectError::KeptByProvider(_))),
+            "{body}: {error:?}"
+        );
+    }
+}
+
+#[test]
+fn tools_that_a_provider_runs_are_refused() {
+    for (endpoint, body) in [
+        (
+            Endpoint::ChatCompletions,
+            r#"{"model":"m","messages":[],"tools":[{"type":"browser_search"}]}"#,
+        ),
+        (
+            Endpoint::Responses,
+            r#"{"model":"m","input":"x","tools":[{"type":"mcp","server_url":"https://a.example"}]}"#,
+        ),
+        (
+            Endpoint::Messages,
+            r#"{"model":"m","messages":[],"tools":[{"type":"code_execution_20250825","name":"x"}]}"#,
+        ),
+    ] {
+        let error = refused(endpoint, body);
+        assert!(
+            matches!(error, Some(InspectError::Refused { field: "tools", .. })),
+            "{body}: {error:?}"
+        );
     }
 }
