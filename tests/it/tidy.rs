@@ -8,9 +8,10 @@ use std::process::Command;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// The table of ARCHITECTURE.md: a crate and the crates of ours it may use. Arrows point down only.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("domain", &[]),
     ("protocol", &["domain"]),
+    ("protocol-fuzz", &["protocol"]),
     ("tokens", &["domain"]),
     ("store", &["domain"]),
     ("limits", &["domain"]),

@@ -10,6 +10,8 @@ pub mod account_headers;
 pub mod endpoint;
 pub mod errors;
 pub mod headers;
+#[cfg(any(test, feature = "invariants"))]
+pub mod invariants;
 pub mod jobs;
 pub mod models;
 pub mod request;

@@ -81,6 +81,7 @@ struct AnthropicModel<'a> {
     id: &'a str,
     display_name: &'a str,
     created_at: DateTime<Utc>,
+    lifecycle: &'static str,
 }
 
 impl<'a> AnthropicModel<'a> {
@@ -90,6 +91,8 @@ impl<'a> AnthropicModel<'a> {
             id: model.name,
             display_name: model.name,
             created_at: DateTime::from_timestamp(model.created_seconds, 0).unwrap_or_default(),
+            // What is listed can be asked for.
+            lifecycle: "active",
         }
     }
 }

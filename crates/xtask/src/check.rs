@@ -2,13 +2,14 @@
 
 use anyhow::Result;
 
+use crate::fuzz;
 use crate::postgres;
 use crate::process;
 use crate::redis;
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// Format, lints and unit tests, up to the first that fails.
+/// Format, lints, unit tests and fuzzing, up to the first that fails.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let mut steps = Steps::default();
     let outcome = all(workspace, &mut steps);
@@ -23,7 +24,8 @@ fn all(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     steps.step("Redis", redis::ensure_installed)?;
     steps.step("unit tests", || {
         process::run(workspace.cargo().args(["test", "--workspace", "--lib", "--bins"]))
-    })
+    })?;
+    steps.step("fuzzing", || fuzz::fuzz(workspace, fuzz::CHECK_SECONDS))
 }
 
 /// Is every file formatted?

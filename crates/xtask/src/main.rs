@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod browser;
 mod check;
+mod fuzz;
 mod install;
 mod postgres;
 mod prepare;
@@ -48,12 +49,18 @@ enum Command {
         #[arg(last = true)]
         demo_arguments: Vec<String>,
     },
-    /// Everything CI runs: format, lints, queries, unit, integration, SDK and browser tests.
+    /// Everything CI runs: format, lints, queries, unit, integration, SDK and browser tests, a little fuzzing.
     Test,
     /// Build what the browser loads: WASM, stylesheet, public files.
     Site,
-    /// What to run before each commit: format, lints, unit tests.
+    /// What to run before each commit: format, lints, unit tests, fuzzing.
     Check,
+    /// Try the parsers of foreign bytes with inputs that libFuzzer makes up.
+    Fuzz {
+        /// How long, for each target.
+        #[arg(long, default_value_t = fuzz::CHECK_SECONDS)]
+        seconds: u64,
+    },
     /// Measure, and print a table.
     Bench {
         /// What to measure.
@@ -115,6 +122,7 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
             what: Bench::Flow { arguments },
         } => bench::flow(&workspace, &arguments),
         Command::Check => check::check(&workspace),
+        Command::Fuzz { seconds } => fuzz::fuzz(&workspace, seconds),
         Command::Prepare { check: false } => prepare::renew(&workspace),
         Command::Prepare { check: true } => prepare::compare(&workspace),
     }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::browser;
 use crate::check;
+use crate::fuzz;
 use crate::postgres;
 use crate::prepare;
 use crate::process;
@@ -40,7 +41,8 @@ fn all(workspace: &Workspace, steps: &mut Steps, results: &mut Vec<String>) -> R
     let server = steps.step("Postgres", postgres::start)?;
     steps.step("Redis", redis::ensure_installed)?;
     steps.step("browser", browser::ensure_installed)?;
-    let python = steps.step("SDKs", || sdk::ensure_python(workspace))?;
+    let python = steps.step("SDKs for Python", || sdk::ensure_python(workspace))?;
+    let node = steps.step("SDKs for Node.js", || sdk::ensure_node(workspace))?;
     steps.step("tests", || {
         let mut cargo = workspace.cargo();
         cargo
@@ -48,9 +50,12 @@ fn all(workspace: &Workspace, steps: &mut Steps, results: &mut Vec<String>) -> R
             .env("TOLLGATE_TEST_DATABASE_URL", server.cluster().url())
             .env("TOLLGATE_TEST_SERVER", workspace.server_path(false))
             .env("TOLLGATE_TEST_PYTHON", python)
+            .env("TOLLGATE_TEST_NODE", node.program)
+            .env("TOLLGATE_TEST_NODE_MODULES", node.modules)
             .env("TOLLGATE_SITE_DIR", site);
         run_tests(&mut cargo, results)
-    })
+    })?;
+    steps.step("fuzzing", || fuzz::fuzz(workspace, fuzz::TEST_SECONDS))
 }
 
 /// Shows what cargo says as it comes and keeps the lines with results.

@@ -33,8 +33,8 @@ fn anthropics_list_says_where_it_begins_and_ends() {
         body,
         json!({
             "data": [
-                { "type": "model", "id": "a", "display_name": "a", "created_at": "1970-01-01T00:00:00Z" },
-                { "type": "model", "id": "b", "display_name": "b", "created_at": "1970-01-01T00:00:00Z" },
+                { "type": "model", "id": "a", "display_name": "a", "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active" },
+                { "type": "model", "id": "b", "display_name": "b", "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active" },
             ],
             "has_more": false, "first_id": "a", "last_id": "b",
         })

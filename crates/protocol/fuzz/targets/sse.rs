@@ -1,0 +1,5 @@
+//! The framing of streams, for bytes that libFuzzer makes up.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| protocol::invariants::check_sse(data));

@@ -1,0 +1,5 @@
+//! What answers are read to have used, for bytes that libFuzzer makes up.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| protocol::invariants::check_usage(data));
