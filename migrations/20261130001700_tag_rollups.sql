@@ -19,7 +19,7 @@ create table tag_rollups (
     primary key (bucket_start, tenant_id, tag_name, tag_value, key_id)
 );
 
-create index tag_rollups_tenant on tag_rollups (tenant_id, tag_name, bucket_start);
+create index tag_rollups_name on tag_rollups (tag_name, bucket_start, tenant_id);
 
 -- What the ledger knows of tags so far.
 insert into tag_rollups (

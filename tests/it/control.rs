@@ -1597,7 +1597,8 @@ async fn reports_by_tag_agree_with_the_month_and_with_what_each_may_see() {
         grouping: Grouping::NONE,
     };
     // Values with what they cost in units, and what has no project.
-    let expected: [(_, _, &[(&str, i64)], i64, &[&str]); 6] = [
+    type Values<'a> = &'a [(&'a str, i64)];
+    let expected: [(_, _, Values<'_>, i64, &[&str]); 6] = [
         (
             "operator",
             &house.operator,

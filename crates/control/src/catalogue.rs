@@ -3,8 +3,8 @@
 //!
 //! `catalogue/models.json` is the data, as of the day it names. Prices are in US dollars per million tokens, written as
 //! decimals. To renew it: read the providers' price lists, change entries and the day together. A class that a provider
-//! does not price of its own has the input's price. OpenAI's cache writes are counted as those for five minutes, so both
-//! cache writes have their price there; its longer-lived ones are not told apart.
+//! does not price of its own has the input's price. OpenAI's cache writes for half an hour stand where others have five
+//! minutes, and those for half a day, at twice the price, where others have an hour.
 
 use std::collections::HashSet;
 use std::str::FromStr;

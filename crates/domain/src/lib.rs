@@ -17,6 +17,7 @@
 //! | reading (a limit at one moment), explanation | [`readings`] |
 //! | question (a request that nobody sends), answer | [`questions`] |
 //! | job (a request whose caller comes back for the answer), its status | [`jobs`] |
+//! | tag (a caller's label on a request, a name with a value) | [`ledger`], [`reports`] |
 //! | refusal, its code and what follows from it | [`refusals`] |
 //! | priority, traffic (what happened at each) | [`priority`] |
 //! | alert (what operators should hear of), its kind and subject, watch, delivery (to the webhook) | [`alerts`] |

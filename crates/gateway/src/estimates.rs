@@ -102,7 +102,8 @@ impl Estimates {
         } else {
             count()
         };
-        Ok(self.with_output(input, request.output_cap_tokens(), request.choices(), (model, key)))
+        let cap_tokens = request.output_cap_tokens().or(request.output_default_tokens());
+        Ok(self.with_output(input, cap_tokens, request.choices(), (model, key)))
     }
 
     /// The estimate of a request whose input is known to be so large, for one answer of at most `output_cap_tokens`.

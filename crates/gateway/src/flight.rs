@@ -23,7 +23,7 @@ use crate::Gateway;
 use crate::authenticate::Caller;
 use crate::case::Case;
 use crate::clock::between_ms;
-use crate::idempotency::Recording;
+use crate::idempotency::{Orphan, Recording};
 use crate::metrics;
 use crate::pricing::Pricing;
 use crate::refusal::Refusal;
@@ -287,9 +287,13 @@ impl Flight {
         self.recording = Some(recording);
     }
 
-    /// Whether what its caller is answered is wanted to the end, whether or not the caller is still there.
-    pub(crate) fn is_recorded(&self) -> bool {
-        self.recording.is_some()
+    /// A place among those that are followed to their end although their callers have left, because what they are answered
+    /// may be asked for again; `None` where it cannot be kept, or too many are.
+    pub(crate) fn orphan(&self) -> Option<Orphan> {
+        let is_kept = self.recording.as_ref().is_some_and(Recording::may_be_kept);
+        is_kept
+            .then(|| self.gateway.orphans.take(self.identity.tenant_id))
+            .flatten()
     }
 
     /// The recording, if there is one.

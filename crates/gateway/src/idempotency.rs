@@ -12,7 +12,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
-use domain::ids::{KeyId, RequestId};
+use domain::ids::{RequestId, TenantId};
 use domain::refusals::{RefusalCode, retry_after_seconds};
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
@@ -33,10 +33,14 @@ use crate::{Gateway, body, error};
 
 /// The longest answer that is recorded, in bytes of its body.
 const RECORDED_BYTES_MAX: usize = 1 << 20;
-/// Answers that one API key is given again within a minute: each is read whole from where it is kept.
-const REPLAYS_PER_MINUTE_MAX: u32 = 60;
-/// API keys whose replays are counted at once.
-const REPLAYERS_MAX: usize = 10_000;
+/// How often one idempotency key may be sent within a minute: its answer is read whole each time from where it is kept.
+const SENDINGS_PER_MINUTE_MAX: u32 = 30;
+/// Idempotency keys that are counted at once.
+const COUNTED_KEYS_MAX: usize = 10_000;
+/// Requests that are followed to their end at once although their callers have left.
+const ORPHANS_MAX: usize = 256;
+/// The same of one tenant.
+const TENANT_ORPHANS_MAX: usize = 32;
 /// How often a recorded answer is in memory: as it grows, and when it is sealed.
 const COPIES_PER_RECORDING: usize = 2;
 /// The longest time after which those are told to come back who ask for what still runs, in milliseconds.
@@ -86,14 +90,14 @@ pub(crate) async fn begin(flight: &mut Flight, asked: &Asked) -> Begun {
     };
     let gateway = Arc::clone(&flight.gateway);
     let now = gateway.clock.now();
-    if let Some(wait_ms) = gateway.replays.wait_ms(flight.identity.key_id, now) {
-        return Begun::Refused(Box::new(too_often(wait_ms, gateway.random_unit())));
-    }
     let key = IdempotencyKey {
         tenant: flight.identity.tenant_id,
         key: flight.identity.key_id,
         hash: name.into(),
     };
+    if let Err(wait_ms) = gateway.sendings.count(key, now) {
+        return Begun::Refused(Box::new(too_often(wait_ms, gateway.random_unit())));
+    }
     let body = asked.request.body().clone();
     let endpoint = asked.request.endpoint();
     let body_hash = move || -> [u8; 32] {
@@ -115,7 +119,6 @@ pub(crate) async fn begin(flight: &mut Flight, asked: &Asked) -> Begun {
             Begun::Runs
         }
         Err(Unclaimed::Answered { request, answer }) => {
-            gateway.replays.note(flight.identity.key_id, now);
             let mut room = gateway.room.take_none();
             let bytes = answer.len() * COPIES_PER_RECORDING;
             if room.grow(bytes).is_err() {
@@ -188,45 +191,83 @@ fn too_often(wait_ms: u64, random: f64) -> Refusal {
     let mut refusal = Refusal::plain(
         RefusalCode::RateLimitExceeded,
         format!(
-            "No more than {REPLAYS_PER_MINUTE_MAX} answers a minute are given again to one key. Keep those you have."
+            "One idempotency key may be sent {SENDINGS_PER_MINUTE_MAX} times a minute. Keep the answer that you were given."
         ),
     );
     refusal.retry_after_seconds = Some(retry_after_seconds(wait_ms, random));
     refusal
 }
 
-/// How often API keys were given answers again, within this minute.
+/// How often idempotency keys were sent within this minute.
 #[derive(Debug, Default)]
-pub(crate) struct Replays(Mutex<CountedMinute>);
+pub(crate) struct Sendings(Mutex<CountedMinute>);
 
 #[derive(Debug, Default)]
 struct CountedMinute {
     minute: u64,
-    by_key: HashMap<KeyId, u32>,
+    by_key: HashMap<IdempotencyKey, u32>,
 }
 
-impl Replays {
-    /// How long this key has to wait, in milliseconds, if it has been given as many as may be.
-    fn wait_ms(&self, key: KeyId, now: Now) -> Option<u64> {
-        let counted = self.0.lock();
-        let is_now = counted.minute == now.monotonic_ms / MINUTE_MS;
-        let is_full = counted
-            .by_key
-            .get(&key)
-            .is_some_and(|count| *count >= REPLAYS_PER_MINUTE_MAX);
-        (is_now && is_full).then(|| MINUTE_MS - now.monotonic_ms % MINUTE_MS)
-    }
-
-    /// It is given one more.
-    fn note(&self, key: KeyId, now: Now) {
+impl Sendings {
+    /// Counts one more.
+    ///
+    /// # Errors
+    /// With the time until the next minute, in milliseconds, when there were as many as may be.
+    fn count(&self, key: IdempotencyKey, now: Now) -> Result<(), u64> {
         let mut counted = self.0.lock();
         let minute = now.monotonic_ms / MINUTE_MS;
         if counted.minute != minute {
             counted.minute = minute;
             counted.by_key.clear();
         }
-        if counted.by_key.len() < REPLAYERS_MAX || counted.by_key.contains_key(&key) {
-            *counted.by_key.entry(key).or_default() += 1;
+        if counted.by_key.len() >= COUNTED_KEYS_MAX && !counted.by_key.contains_key(&key) {
+            return Ok(());
+        }
+        let count = counted.by_key.entry(key).or_default();
+        if *count >= SENDINGS_PER_MINUTE_MAX {
+            return Err(MINUTE_MS - now.monotonic_ms % MINUTE_MS);
+        }
+        *count += 1;
+        Ok(())
+    }
+}
+
+/// Requests that are followed to their end although their callers have left.
+#[derive(Debug, Default)]
+pub(crate) struct Orphans(Arc<Mutex<HashMap<TenantId, usize>>>);
+
+/// A place among them; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Orphan {
+    orphans: Orphans,
+    tenant: TenantId,
+}
+
+impl Orphans {
+    /// A place for one more of this tenant.
+    pub(crate) fn take(&self, tenant: TenantId) -> Option<Orphan> {
+        let mut by_tenant = self.0.lock();
+        let total: usize = by_tenant.values().sum();
+        let of_tenant = by_tenant.get(&tenant).copied().unwrap_or(0);
+        if total >= ORPHANS_MAX || of_tenant >= TENANT_ORPHANS_MAX {
+            return None;
+        }
+        by_tenant.insert(tenant, of_tenant + 1);
+        Some(Orphan {
+            orphans: Self(Arc::clone(&self.0)),
+            tenant,
+        })
+    }
+}
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        let mut by_tenant = self.orphans.0.lock();
+        if let Some(count) = by_tenant.get_mut(&self.tenant) {
+            *count -= 1;
+            if *count == 0 {
+                by_tenant.remove(&self.tenant);
+            }
         }
     }
 }
@@ -287,6 +328,11 @@ impl Recording {
     /// Extends the claim.
     pub(crate) async fn renew(&self, now: Now) {
         self.claim.renew(now).await;
+    }
+
+    /// Whether the answer can be kept, as far as is known.
+    pub(crate) fn may_be_kept(&self) -> bool {
+        !self.is_too_long
     }
 
     /// An answer begins, whose body comes in pieces.

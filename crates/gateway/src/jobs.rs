@@ -217,10 +217,20 @@ async fn accept(
         // From now on there may be a job, whatever becomes of us.
         recording.mark_sent();
     }
-    let Some(job) = write_down(&flight, kept, &refusal).await else {
-        // A caller that left meanwhile drops it.
-        let _ = answer.send(Err(Box::new(flight)));
-        return;
+    let job = match write_down(&flight, kept, &refusal).await {
+        Ok(job) => job,
+        Err(not_written) => {
+            let now = gateway.clock.now();
+            match flight.take_recording() {
+                // There may be a job all the same, for as long as it takes to call it off.
+                Some(recording) if not_written == NotWritten::Unsure => recording.finish(&gateway).await,
+                Some(recording) => recording.release(now).await,
+                None => {}
+            }
+            // A caller that left meanwhile drops it.
+            let _ = answer.send(Err(Box::new(flight)));
+            return;
+        }
     };
     let recording = flight.take_recording();
     flight.hand_over();
@@ -241,8 +251,17 @@ async fn accept(
     }
 }
 
-/// Writes the job down; `None` where there is no place for it, or Postgres does not take it.
-async fn write_down(flight: &Flight, kept: Kept, refusal: &Refusal) -> Option<ShownJob> {
+/// Why there is no job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotWritten {
+    /// There is no place for it.
+    NoPlace,
+    /// Postgres has not said that it took it.
+    Unsure,
+}
+
+/// Writes the job down.
+async fn write_down(flight: &Flight, kept: Kept, refusal: &Refusal) -> Result<ShownJob, NotWritten> {
     let gateway = &flight.gateway;
     let now = gateway.clock.now().wall;
     let id = JobId::new(now, gateway.random());
@@ -269,10 +288,10 @@ async fn write_down(flight: &Flight, kept: Kept, refusal: &Refusal) -> Option<Sh
     };
     let Some(_turn) = in_turn(&gateway.jobs.writers).await else {
         tracing::warn!("too many jobs are being written down at once; a request is refused instead");
-        return None;
+        return Err(NotWritten::NoPlace);
     };
     match gateway.store.add_job(&job).await {
-        Ok(true) => Some(ShownJob {
+        Ok(true) => Ok(ShownJob {
             id,
             status: JobStatus::Waiting,
             created_at: job.created_at,
@@ -285,14 +304,14 @@ async fn write_down(flight: &Flight, kept: Kept, refusal: &Refusal) -> Option<Sh
             response: None,
         }),
         // The tenant has as many as may wait.
-        Ok(false) => None,
+        Ok(false) => Err(NotWritten::NoPlace),
         Err(error) => {
             tracing::warn!(
                 error = chain(&error),
                 "a job cannot be written down; its request is refused instead"
             );
             gateway.tasks.spawn(call_off_unsure(Arc::clone(gateway), id));
-            None
+            Err(NotWritten::Unsure)
         }
     }
 }

@@ -133,12 +133,18 @@ async fn while_wanted<T>(flight: &Flight, head: &mut Head, work: impl Future<Out
     let mut lease = Lease::of(flight);
     let stopping = flight.gateway.ending.cancelled();
     let mut stopping = pin!(stopping);
+    let mut orphan = None;
     loop {
         tokio::select! {
             biased;
             done = &mut work => return Ok(done),
             () = &mut stopping => return Err(Unwanted::Stopping),
-            () = head.closed(), if !flight.is_recorded() => break,
+            () = head.closed(), if orphan.is_none() => {
+                orphan = flight.orphan();
+                if orphan.is_none() {
+                    break;
+                }
+            }
             () = lease.due() => lease.renew_if_due(flight).await,
         }
     }

@@ -257,11 +257,14 @@ impl InferenceRequest {
     }
 
     /// The most output tokens the caller wants per choice. Providers differ in which of two fields they obey: where
-    /// both are given, the larger one counts. Completions have a default of the provider's own.
+    /// both are given, the larger one counts.
     pub fn output_cap_tokens(&self) -> Option<u64> {
-        let stated = self.places.caps.iter().filter_map(|cap| cap.tokens).max();
-        let silent = (self.endpoint == Endpoint::Completions).then_some(completions::OUTPUT_DEFAULT_TOKENS);
-        stated.or(silent)
+        self.places.caps.iter().filter_map(|cap| cap.tokens).max()
+    }
+
+    /// What is generated at most where the caller states no cap, if the API says so itself.
+    pub fn output_default_tokens(&self) -> Option<u64> {
+        (self.endpoint == Endpoint::Completions).then_some(completions::OUTPUT_DEFAULT_TOKENS)
     }
 
     /// How many answers are generated, each of which may use the whole output cap; zero where nothing is.

@@ -118,9 +118,20 @@ impl Store {
         })
     }
 
-    /// Brings the schema up to date. Safe to call from several processes at once.
+    /// Brings the schema up to date. Safe to call from several processes at once. Takes as long as it takes: a change may
+    /// have to go through all of the ledger.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        MIGRATOR.run(&self.pool).await.map_err(StoreError::from)
+        // A pool of its own, so that nothing else runs without a time-out.
+        let options = (*self.pool.connect_options())
+            .clone()
+            .options([("statement_timeout", "0")]);
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(Duration::from_millis(ACQUIRE_TIMEOUT_MS))
+            .connect_lazy_with(options);
+        let migrated = MIGRATOR.run(&pool).await.map_err(StoreError::from);
+        pool.close().await;
+        migrated
     }
 
     /// Starts a transaction.

@@ -1,6 +1,7 @@
 //! How programs reach the gateway: address, models, snippets to copy.
 
 use admin_islands::copy_button::CopyButton;
+use control::rows::ModelRow;
 use domain::policy::Dialect;
 use leptos::prelude::*;
 
@@ -27,7 +28,9 @@ pub fn view() -> AnyView {
             .filter(|row| row.model.disabled_at.is_none())
             .collect();
         let asked_for = |dialect| {
-            let found = models.iter().find(|row| row.dialects.contains(&dialect));
+            let found = models
+                .iter()
+                .find(|row| row.dialects.contains(&dialect) && can_chat(row));
             found.map(|row| row.model.name.clone())
         };
         let openai = asked_for(Dialect::Openai);
@@ -57,7 +60,7 @@ pub fn view() -> AnyView {
                 format!("Prices are in {} per million tokens.", visit.format.currency()),
                 &[
                     words("Model"),
-                    words("Asked for as with"),
+                    words("Use with the SDK of"),
                     figures("Context"),
                     figures("Output cap"),
                     figures("Input price"),
@@ -96,6 +99,11 @@ pub fn view() -> AnyView {
     })
 }
 
+/// Whether an example can be made of it: it has a price, and generates something.
+pub fn can_chat(row: &ModelRow) -> bool {
+    row.model.disabled_at.is_none() && row.price.is_some() && row.model.output_cap_tokens > 1
+}
+
 /// Whose SDKs a model can be asked for with.
 fn dialects(dialects: &[Dialect]) -> String {
     let names: Vec<&str> = dialects
@@ -106,7 +114,7 @@ fn dialects(dialects: &[Dialect]) -> String {
         })
         .collect();
     if names.is_empty() {
-        "nobody yet".to_owned()
+        "not available yet".to_owned()
     } else {
         names.join(", ")
     }
@@ -118,7 +126,7 @@ fn calls() -> AnyView {
         ("POST /v1/chat/completions", "OpenAI's chat, whole or as a stream"),
         (
             "POST /v1/responses",
-            "OpenAI's responses, whole or as a stream; the conversation goes along, nothing is kept at the provider",
+            "OpenAI's responses, whole or as a stream; what the provider keeps cannot be referred to, so the conversation goes along",
         ),
         ("POST /v1/completions", "OpenAI's older completions"),
         ("POST /v1/embeddings", "OpenAI's embeddings"),
@@ -127,8 +135,14 @@ fn calls() -> AnyView {
             "POST /v1/messages/count_tokens",
             "how many tokens a message has; costs nothing",
         ),
-        ("GET /v1/models", "what your key may use, in the shape of whoever asks"),
-        ("GET /v1/jobs", "answers that come later"),
+        (
+            "GET /v1/models",
+            "what your key may use, in the shape of whoever asks; /v1/models/{name} is one of them",
+        ),
+        (
+            "GET /v1/jobs",
+            "answers that come later; /v1/jobs/{id} is one of them, and a POST to /v1/jobs/{id}/cancel calls it off",
+        ),
     ];
     let headers = [
         (
@@ -137,7 +151,7 @@ fn calls() -> AnyView {
         ),
         (
             "Idempotency-Key",
-            "a name of your own for a request: sent again within ten minutes, it does not run again, and its answer is given again",
+            "a name of your own for a request: sent again within ten minutes, it does not run again, and an answer of up to 1 MiB is given again",
         ),
         ("X-Tollgate-User", "whom the request is for, if the key may name users"),
         (

@@ -176,14 +176,14 @@ fn ratio_text(figure: Estimated) -> String {
 fn explanation() -> AnyView {
     view! {
         <p>
-            "Above 1, limits of requests and tokens held more than was used: others waited or were refused for room that was \
+            "Above 1, limits of tokens held more than was used: others waited or were refused for room that was \
              given back only when the requests ended. Below 1, more was used than held: the rest is taken when a request \
              ends, so a limit is passed for a moment and the next requests wait longer. Somewhat above 1 is meant, as most \
              requests should stay within what was held for them."
         </p>
         <p>
             "Budgets do not go by these figures: they hold each request's ceiling. What cost more than its ceiling is the \
-             overrun, booked in full; where it is not zero, look at the model's output cap, its context and its prices."
+             overrun, booked in full; where it is not zero, look at the model's output cap and its prices."
         </p>
         <p>
             "Where a provider reports no usage, requests are charged what was counted or expected here, which brings the \

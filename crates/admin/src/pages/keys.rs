@@ -9,6 +9,7 @@ use control::rows::{KEYS_PAGE_MAX, KeyFilter, KeyRow, Person};
 use domain::ids::{KeyId, PersonId, TenantId};
 use domain::key_text::masked;
 use domain::limits::Scope;
+use domain::policy::Dialect;
 use domain::priority::Priority;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
@@ -18,7 +19,7 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::Format;
 use crate::page::{self, Page, id_of_path};
-use crate::pages::connect::snippets;
+use crate::pages::connect::{can_chat, snippets};
 use crate::session;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
@@ -452,7 +453,7 @@ pub fn issued() -> AnyView {
                 let models = visit.state.control.models(&visitor.actor, visit.now()).await?;
                 models
                     .into_iter()
-                    .find(|row| row.model.disabled_at.is_none())
+                    .find(|row| row.dialects.contains(&Dialect::Openai) && can_chat(row))
                     .map(|row| row.model.name)
             }
         };

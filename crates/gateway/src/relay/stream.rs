@@ -24,6 +24,7 @@ use super::{
 };
 use crate::Step;
 use crate::flight::{Ending, Flight};
+use crate::idempotency::Orphan;
 use crate::upstream_health::Watch;
 
 /// How long a stream may be silent before its caller hears a comment, in milliseconds: proxies and callers take a connection
@@ -50,6 +51,7 @@ struct Listener {
 struct Drain {
     until: Instant,
     bytes_left: usize,
+    _orphan: Option<Orphan>,
 }
 
 /// How the provider's side ended.
@@ -162,14 +164,12 @@ async fn follow(
     loop {
         if listener.is_gone && drain.is_none() {
             let drain_until = Instant::now() + Duration::from_millis(DRAIN_MS);
+            let orphan = flight.orphan();
             drain = Some(Drain {
                 // Whoever comes back for the answer finds all of it.
-                until: if flight.is_recorded() {
-                    listener.deadline
-                } else {
-                    drain_until
-                },
+                until: orphan.as_ref().map_or(drain_until, |_| listener.deadline),
                 bytes_left: DRAIN_BYTES_MAX,
+                _orphan: orphan,
             });
         }
         // Looked at here too: beside a provider that always has something ready, no timer is ever heard.
@@ -377,7 +377,7 @@ fn usage_of(flight: &Flight, seen: &StreamUsage, end: Option<End>) -> (TokenUsag
     let expected = flight.estimate.expected;
     let counted = flight.gateway.estimates.count_output(&seen.output);
     // A model that has shown nothing may have thought all the while. One that failed has said so.
-    let may_have_thought = seen.output.pieces == 0 && !matches!(end, Some(End::Finished | End::Failed));
+    let may_have_thought = seen.output.pieces == 0 && end != Some(End::Failed);
     let output_tokens = if seen.is_understood() && !may_have_thought {
         counted
     } else {

@@ -49,11 +49,16 @@ pub fn check_request(body: &[u8]) {
     }
 }
 
+/// Whether there is an output to cap.
+fn generates(endpoint: Endpoint) -> bool {
+    !matches!(endpoint, Endpoint::Embeddings | Endpoint::CountTokens)
+}
+
 fn check_accepted(request: &InferenceRequest) {
     let json = serde_json::from_slice::<IgnoredAny>(request.body());
     assert!(json.is_ok(), "what is accepted is JSON: {json:?}");
     assert!(!request.model().is_empty(), "a model is named");
-    if request.endpoint().generates() {
+    if generates(request.endpoint()) {
         assert!(request.choices() >= 1, "something is generated");
     }
 
@@ -109,7 +114,7 @@ fn check_rewritten(request: &InferenceRequest, rewrite: &Rewrite<'_>) {
 fn check_cap(request: &InferenceRequest, again: &InferenceRequest, rewrite: &Rewrite<'_>) {
     let expected = match (request.output_cap_tokens(), rewrite.output_cap_tokens) {
         (Some(stated), Some(cap)) => Some(stated.min(cap)),
-        (None, Some(cap)) => request.endpoint().generates().then_some(cap),
+        (None, Some(cap)) => generates(request.endpoint()).then_some(cap),
         (stated, None) => stated,
     };
     // What counts tokens states a cap only if its caller did, and then it is held to as well.

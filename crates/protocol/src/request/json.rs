@@ -17,15 +17,20 @@ pub(super) fn meant(key: &str, known: &'static [&'static str]) -> Result<Option<
     if let Some(field) = known.iter().find(|field| **field == key) {
         return Ok(Some(field));
     }
+    match known.iter().find(|field| is_almost(key, field)) {
+        Some(field) => Err(InspectError::AlmostSpelt(field)),
+        None => Ok(None),
+    }
+}
+
+/// Whether some providers would take `key` for `name`, which is of small letters.
+fn is_almost(key: &str, name: &str) -> bool {
     let folded = |c: char| match c {
         'ſ' => 's',
         '\u{212a}' => 'k',
         other => other.to_ascii_lowercase(),
     };
-    match known.iter().find(|field| key.chars().map(folded).eq(field.chars())) {
-        Some(field) => Err(InspectError::AlmostSpelt(field)),
-        None => Ok(None),
-    }
+    key.chars().map(folded).eq(name.chars())
 }
 
 pub(super) fn string(field: &'static str, text: &str) -> Result<Option<String>, InspectError> {
@@ -71,7 +76,7 @@ pub(super) fn count(field: &'static str, text: &str) -> Result<Option<u64>, Insp
 /// The field `name` of an object within `field`; null is none, and what is no object has none.
 ///
 /// # Errors
-/// When it is there more than once: which one a provider takes is not known.
+/// When it is there more than once, or almost: which one a provider takes is not known. And when a key cannot be read.
 pub(super) fn member<'a>(
     field: &'static str,
     object: &'a RawValue,
@@ -85,9 +90,13 @@ pub(super) fn member<'a>(
                 found = Some(value);
                 Ok(())
             }
+            (false, _) if is_almost(key, name) => Err(InspectError::AlmostSpelt(field)),
             (false, _) => Ok(()),
         });
-        read.unwrap_or(Ok(()))?;
+        read.ok_or(InspectError::WrongType {
+            field,
+            expected: "of objects whose keys are text",
+        })??;
     }
     Ok(found.filter(|value| value.get() != "null"))
 }
@@ -106,17 +115,6 @@ pub(super) fn kind_of(field: &'static str, object: &RawValue) -> Result<Option<S
             field,
             expected: "a list of objects whose `type` is a string",
         })
-}
-
-/// Whether anything in a value calls itself something that begins with `prefix`.
-pub(super) fn has_kind(value: &serde_json::Value, prefix: &str) -> bool {
-    match value {
-        serde_json::Value::Array(values) => values.iter().any(|value| has_kind(value, prefix)),
-        serde_json::Value::Object(fields) => fields.iter().any(|(name, value)| {
-            (name == "type" && value.as_str().is_some_and(|kind| kind.starts_with(prefix))) || has_kind(value, prefix)
-        }),
-        _ => false,
-    }
 }
 
 /// Calls `visit` for each element of a list, stopping at its first error; null and other values have none.

@@ -160,6 +160,7 @@ fn block<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), Inspect
             _ => reading.push(PartKind::Text, thinking.get()),
         },
         (Some("redacted_thinking"), Block { data: Some(data), .. }) => reading.push(PartKind::Opaque, data.get()),
+        (Some("container_upload"), _) => Err(InspectError::KeptByProvider("messages")),
         _ => reading.push(PartKind::Text, raw.get()),
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::json::{Key, boolean, count, for_each_field, has_kind, meant, string, user};
+use super::json::{Key, boolean, count, each, for_each_field, kind_of, meant, member, string, user};
 use super::{
     CHOICES_MAX, Cap, InspectError, MESSAGES_MAX, MODEL_CHARS_MAX, NESTING_MAX, PARTS_MAX, Places, Span, StreamOptions,
     chat_completions, completions, embeddings, messages, responses,
@@ -334,11 +334,7 @@ pub(super) fn choices(field: &'static str, text: &str) -> Result<Option<u32>, In
 fn refuse_billed(field: &'static str, raw: &RawValue) -> Result<(), InspectError> {
     let is_empty = raw.get() == "null" || (raw.get() == "[]" && field == "mcp_servers");
     let remedy = match field {
-        // Dropping what is old is free; writing a summary of it is another run of the model.
-        "context_management" => {
-            let edits: serde_json::Value = serde_json::from_str(raw.get()).unwrap_or_default();
-            has_kind(&edits, "compact").then_some("only edits that drop contents are served")
-        }
+        "context_management" => return edits_that_drop(field, raw),
         _ if is_empty => None,
         "models" | "route" | "provider" | "fallbacks" | "fallback_models" => {
             Some("routes are configured in the gateway")
@@ -346,6 +342,23 @@ fn refuse_billed(field: &'static str, raw: &RawValue) -> Result<(), InspectError
         _ => Some("leave it out"),
     };
     remedy.map_or(Ok(()), |remedy| Err(InspectError::Refused { field, remedy }))
+}
+
+/// Edits of the context that drop what is old are free; writing a summary of it is another run of the model.
+fn edits_that_drop(field: &'static str, raw: &RawValue) -> Result<(), InspectError> {
+    let edits = if raw.get().starts_with('{') {
+        member(field, raw, "edits")?
+    } else {
+        Some(raw)
+    };
+    let Some(edits) = edits else { return Ok(()) };
+    each(field, edits, &mut |edit| match kind_of(field, edit)? {
+        Some(kind) if kind.starts_with("clear_") => Ok(()),
+        _ => Err(InspectError::Refused {
+            field,
+            remedy: "only edits that drop contents are served, whose type begins with `clear_`",
+        }),
+    })
 }
 
 struct Top<'s, 'a>(&'s mut Reading<'a>);

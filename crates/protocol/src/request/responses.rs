@@ -40,6 +40,8 @@ const CALLER_TOOLS: [&str; 6] = [
 
 /// What is thought to be behind an item of reasoning that is only named. What the provider reports corrects it.
 const REASONING_BY_ID_TOKENS: u64 = 1_000;
+/// The same of all of them: providers drop what was thought before the last question.
+const REASONING_BY_ID_TOKENS_MAX: u64 = 5_000;
 
 pub(super) fn field<'a>(reading: &mut Reading<'a>, name: &'static str, raw: &'a RawValue) -> Result<(), InspectError> {
     let text = raw.get();
@@ -113,11 +115,14 @@ fn item<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectE
             match secret {
                 Some(secret) => reading.push(PartKind::Opaque, secret.get())?,
                 // The provider has it by its id, which is how its own SDKs send back what it answered.
-                None => reading.fields.preamble_tokens += REASONING_BY_ID_TOKENS,
+                None => {
+                    let so_far = &mut reading.fields.preamble_tokens;
+                    *so_far = (*so_far + REASONING_BY_ID_TOKENS).min(REASONING_BY_ID_TOKENS_MAX);
+                }
             }
             reading.push_all([item.summary, item.content])
         }
-        Some("item_reference") => Err(InspectError::KeptByProvider("input")),
+        Some("item_reference" | "image_generation_call") => Err(InspectError::KeptByProvider("input")),
         Some(kind) if kind.ends_with("_call_output") => match item.output {
             Some(output) => call_output(reading, output),
             None => Ok(()),

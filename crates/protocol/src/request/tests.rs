@@ -416,6 +416,25 @@ fn what_decides_within_a_list_is_there_once() {
 }
 
 #[test]
+fn what_decides_within_a_list_is_spelt_as_it_should_be() {
+    let error = refused(
+        Endpoint::ChatCompletions,
+        r#"{"model":"m","messages":[],"tools":[{"Type":"browser_search"}]}"#,
+    );
+    assert_eq!(error, Some(InspectError::AlmostSpelt("tools")));
+}
+
+#[test]
+fn a_completion_has_a_default_of_its_own_and_can_be_capped_all_the_same() {
+    let body = Bytes::from_static(br#"{"model":"m","prompt":"x"}"#);
+    let request = InferenceRequest::inspect(Endpoint::Completions, &body).expect("a request");
+    assert_eq!(
+        (request.output_cap_tokens(), request.output_default_tokens()),
+        (None, Some(16))
+    );
+}
+
+#[test]
 fn what_the_provider_keeps_is_not_referred_to() {
     for (endpoint, body) in [
         (Endpoint::Responses, r#"{"model":"m","input":[{"id":"msg_1"}]}"#),
