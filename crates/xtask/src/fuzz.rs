@@ -15,8 +15,6 @@ use crate::workspace::Workspace;
 
 /// How long `cargo xtask check` fuzzes each target, in seconds.
 pub(crate) const CHECK_SECONDS: u64 = 20;
-/// The same for `cargo xtask test`, which also has much else to do.
-pub(crate) const TEST_SECONDS: u64 = 5;
 
 /// The fuzz targets, named as the checks of `protocol::invariants` are.
 const TARGETS: [&str; 3] = ["sse", "request", "usage"];

@@ -49,7 +49,7 @@ enum Command {
         #[arg(last = true)]
         demo_arguments: Vec<String>,
     },
-    /// Everything CI runs: format, lints, queries, unit, integration, SDK and browser tests, a little fuzzing.
+    /// Everything CI runs: format, lints, queries, unit, integration, SDK and browser tests.
     Test,
     /// Build what the browser loads: WASM, stylesheet, public files.
     Site,

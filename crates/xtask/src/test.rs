@@ -7,7 +7,6 @@ use anyhow::{Context, Result, bail};
 
 use crate::browser;
 use crate::check;
-use crate::fuzz;
 use crate::postgres;
 use crate::prepare;
 use crate::process;
@@ -54,8 +53,7 @@ fn all(workspace: &Workspace, steps: &mut Steps, results: &mut Vec<String>) -> R
             .env("TOLLGATE_TEST_NODE_MODULES", node.modules)
             .env("TOLLGATE_SITE_DIR", site);
         run_tests(&mut cargo, results)
-    })?;
-    steps.step("fuzzing", || fuzz::fuzz(workspace, fuzz::TEST_SECONDS))
+    })
 }
 
 /// Shows what cargo says as it comes and keeps the lines with results.
