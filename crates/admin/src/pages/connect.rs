@@ -42,7 +42,7 @@ pub fn view() -> AnyView {
                 let rates = row.price.as_ref().map(|price| price.rates);
                 view! {
                     <tr>
-                        <th scope="row"><code>{row.model.name.clone()}</code></th>
+                        <th scope="row" class="nowrap"><code>{row.model.name.clone()}</code></th>
                         <td>{dialects(&row.dialects)}</td>
                         <td class="number">{format::count(row.model.context_tokens)}</td>
                         <td class="number">{format::count(row.model.output_cap_tokens)}</td>
@@ -83,7 +83,6 @@ pub fn view() -> AnyView {
                 <p class="quiet">
                     "The key goes where the provider's key went. " <a href="/keys">"Issue one under Keys"</a> "; its secret is shown once."
                 </p>
-                {calls()}
             </section>
             <section class="card">
                 <h2>"Examples"</h2>
@@ -94,6 +93,7 @@ pub fn view() -> AnyView {
                 <h2>"Models"</h2>
                 {listed}
             </section>
+            {calls()}
         };
         Ok(Page::new("How to connect", content.into_any()))
     })
@@ -165,7 +165,7 @@ fn calls() -> AnyView {
             .map(|(name, meaning)| {
                 view! {
                     <tr>
-                        <th scope="row"><code>{*name}</code></th>
+                        <th scope="row" class="nowrap"><code>{*name}</code></th>
                         <td>{*meaning}</td>
                     </tr>
                 }
@@ -174,10 +174,18 @@ fn calls() -> AnyView {
             .collect::<Vec<_>>()
     };
     view! {
-        <h3>"What is served"</h3>
-        {table::table("Everything else is closed, because it could not be metered.", &[words("Call"), words("What it is")], rows(&served))}
-        <h3>"Headers of ours"</h3>
-        {table::table("All may be left out.", &[words("Header"), words("What it says")], rows(&headers))}
+        <section class="card">
+            <h2>"What is served"</h2>
+            {table::table(
+                "Everything else is closed, because it could not be metered.",
+                &[words("Call"), words("What it is")],
+                rows(&served),
+            )}
+        </section>
+        <section class="card">
+            <h2>"Headers of ours"</h2>
+            {table::table("All may be left out.", &[words("Header"), words("What it says")], rows(&headers))}
+        </section>
     }
     .into_any()
 }
