@@ -403,3 +403,6 @@ impl Recording {
         self.claim.release(now).await;
     }
 }
+
+#[cfg(test)]
+mod tests;
