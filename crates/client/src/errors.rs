@@ -83,6 +83,9 @@ pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
         .or_else(|| headers::upstream_request_id(headers))
 }
 
+/// The code of a refusal whose idempotency key another request has that is still running.
+const IN_PROGRESS: &str = "idempotency_in_progress";
+
 /// A step that took longer than its time-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -193,6 +196,8 @@ impl CallError {
         match refusal.status {
             429 if is_spent => Self::BudgetExhausted(refusal),
             429 => Self::RateLimited(refusal),
+            // The same request runs, or its answer could not be read: another try brings it.
+            409 if refusal.code.as_deref() == Some(IN_PROGRESS) => Self::Unavailable(refusal),
             200 | 500.. => Self::Unavailable(refusal),
             _ => Self::Rejected(refusal),
         }
@@ -207,7 +212,11 @@ impl CallError {
     pub(crate) fn is_worth_retrying(&self) -> bool {
         match self {
             Self::RateLimited(_) => true,
-            Self::Unavailable(refusal) => refusal.status == 503 && refusal.code.as_deref() != Some("gateway_error"),
+            Self::Unavailable(refusal) => match refusal.code.as_deref() {
+                Some("gateway_error") => false,
+                Some(IN_PROGRESS) => true,
+                _ => refusal.status == 503,
+            },
             Self::TimedOut { step, .. } => *step == Step::Connect,
             _ => false,
         }
