@@ -123,6 +123,11 @@ impl<'a> Visitor<'a> for Texts<'_> {
 
 pub(super) use {lenient_seed, seed_of_visitor};
 
+/// A value, if it has the shape that is looked for.
+pub(super) fn read<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+    serde_json::from_str(raw.get()).ok()
+}
+
 /// The size of all strings of a value together.
 pub(super) fn size_of(raw: &RawValue) -> TextSize {
     let mut size = TextSize::default();

@@ -6,7 +6,7 @@ use domain::parts::TextSize;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::json::{Count, Lenient, size_of};
+use super::json::{Count, Lenient, read, size_of};
 use super::{Event, EventKind, OutputSizes, ReportedUsage};
 use crate::errors::UpstreamError;
 
@@ -96,10 +96,6 @@ struct Message<'a> {
     stop_reason: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-}
-
-fn read<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
-    serde_json::from_str(raw.get()).ok()
 }
 
 /// The sizes of a block of content, or of a piece of one. Signatures are no output of the model.

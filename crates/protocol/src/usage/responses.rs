@@ -6,7 +6,7 @@ use domain::parts::TextSize;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::json::{CacheWrites, Count, Lenient, size_of};
+use super::json::{CacheWrites, Count, Lenient, read, size_of};
 use super::{Event, EventKind, OutputSizes, ReportedUsage};
 use crate::errors::UpstreamError;
 
@@ -111,10 +111,6 @@ struct Item<'a> {
     arguments: Option<&'a RawValue>,
     #[serde(borrow)]
     input: Option<&'a RawValue>,
-}
-
-fn read<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
-    serde_json::from_str(raw.get()).ok()
 }
 
 /// The sizes of one item of the output.
