@@ -6,18 +6,18 @@
 //!
 //! Recordings and what is given again take room among the bodies in memory; where there is none, an answer is not kept.
 
-use std::collections::HashMap;
+mod bounds;
+mod recording;
+
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
-use bytes::{Bytes, BytesMut};
-use domain::ids::{RequestId, TenantId};
+use domain::ids::RequestId;
 use domain::refusals::{RefusalCode, retry_after_seconds};
+use http::StatusCode;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
-use http::{HeaderMap, StatusCode};
-use limits::{Claim, IdempotencyKey, Now, SealedAnswer, Unclaimed};
-use parking_lot::Mutex;
+use limits::{IdempotencyKey, SealedAnswer, Unclaimed};
 use protocol::headers;
 use sha2::{Digest as _, Sha256};
 use store::sealing::Purpose;
@@ -27,27 +27,19 @@ use crate::flight::Flight;
 use crate::jobs::blocking;
 use crate::kept::Kept;
 use crate::refusal::Refusal;
-use crate::relay::ANSWER_BYTES_MAX;
 use crate::room::Taken;
 use crate::{Gateway, body, error};
+use bounds::SENDINGS_PER_MINUTE_MAX;
 
-/// The longest answer that is recorded, in bytes of its body.
-const RECORDED_BYTES_MAX: usize = 1 << 20;
-/// How often one idempotency key may be sent within a minute: its answer is read whole each time from where it is kept.
-const SENDINGS_PER_MINUTE_MAX: u32 = 30;
-/// Idempotency keys that are counted at once.
-const COUNTED_KEYS_MAX: usize = 10_000;
-/// Requests that are followed to their end at once although their callers have left.
-const ORPHANS_MAX: usize = 256;
-/// The same of one tenant.
-const TENANT_ORPHANS_MAX: usize = 32;
+pub(crate) use bounds::{Orphan, Orphans, Sendings};
+pub(crate) use recording::Recording;
+
 /// How often a recorded answer is in memory: as it grows, and when it is sealed.
 const COPIES_PER_RECORDING: usize = 2;
 /// The longest time after which those are told to come back who ask for what still runs, in milliseconds.
 const STILL_RUNNING_MS_MAX: u64 = 5_000;
 /// After how long those are told to come back whose answer was not read in time, in milliseconds.
 const UNREAD_MS: u64 = 1_000;
-const MINUTE_MS: u64 = 60_000;
 /// Says that an answer was given before.
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// The status of a recorded answer, before everything else.
@@ -198,80 +190,6 @@ fn too_often(wait_ms: u64, random: f64) -> Refusal {
     refusal
 }
 
-/// How often idempotency keys were sent within this minute.
-#[derive(Debug, Default)]
-pub(crate) struct Sendings(Mutex<CountedMinute>);
-
-#[derive(Debug, Default)]
-struct CountedMinute {
-    minute: u64,
-    by_key: HashMap<IdempotencyKey, u32>,
-}
-
-impl Sendings {
-    /// Counts one more.
-    ///
-    /// # Errors
-    /// With the time until the next minute, in milliseconds, when there were as many as may be.
-    fn count(&self, key: IdempotencyKey, now: Now) -> Result<(), u64> {
-        let mut counted = self.0.lock();
-        let minute = now.monotonic_ms / MINUTE_MS;
-        if counted.minute != minute {
-            counted.minute = minute;
-            counted.by_key.clear();
-        }
-        if counted.by_key.len() >= COUNTED_KEYS_MAX && !counted.by_key.contains_key(&key) {
-            return Ok(());
-        }
-        let count = counted.by_key.entry(key).or_default();
-        if *count >= SENDINGS_PER_MINUTE_MAX {
-            return Err(MINUTE_MS - now.monotonic_ms % MINUTE_MS);
-        }
-        *count += 1;
-        Ok(())
-    }
-}
-
-/// Requests that are followed to their end although their callers have left.
-#[derive(Debug, Default)]
-pub(crate) struct Orphans(Arc<Mutex<HashMap<TenantId, usize>>>);
-
-/// A place among them; given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Orphan {
-    orphans: Orphans,
-    tenant: TenantId,
-}
-
-impl Orphans {
-    /// A place for one more of this tenant.
-    pub(crate) fn take(&self, tenant: TenantId) -> Option<Orphan> {
-        let mut by_tenant = self.0.lock();
-        let total: usize = by_tenant.values().sum();
-        let of_tenant = by_tenant.get(&tenant).copied().unwrap_or(0);
-        if total >= ORPHANS_MAX || of_tenant >= TENANT_ORPHANS_MAX {
-            return None;
-        }
-        by_tenant.insert(tenant, of_tenant + 1);
-        Some(Orphan {
-            orphans: Self(Arc::clone(&self.0)),
-            tenant,
-        })
-    }
-}
-
-impl Drop for Orphan {
-    fn drop(&mut self) {
-        let mut by_tenant = self.orphans.0.lock();
-        if let Some(count) = by_tenant.get_mut(&self.tenant) {
-            *count -= 1;
-            if *count == 0 {
-                by_tenant.remove(&self.tenant);
-            }
-        }
-    }
-}
-
 fn running(request: RequestId, lease_left_ms: u64, random: f64) -> Refusal {
     let wait_ms = lease_left_ms.min(STILL_RUNNING_MS_MAX);
     let mut refusal = Refusal::plain(
@@ -296,113 +214,3 @@ async fn open(gateway: &Gateway, request: RequestId, answer: SealedAnswer) -> Op
         kept: Kept::from_bytes(plain.get(STATUS_BYTES..)?.to_vec())?,
     })
 }
-
-/// What the caller of a request is answered, and the claim on its idempotency key. Ended with its flight; dropped, it ends
-/// as its claim does.
-pub(crate) struct Recording {
-    claim: Claim,
-    head: Option<(StatusCode, HeaderMap)>,
-    body: BytesMut,
-    room: Taken,
-    is_too_long: bool,
-    is_over: bool,
-}
-
-impl Recording {
-    fn of(claim: Claim, room: Taken) -> Self {
-        Self {
-            claim,
-            head: None,
-            body: BytesMut::new(),
-            room,
-            is_too_long: false,
-            is_over: false,
-        }
-    }
-
-    /// Bytes are about to go upstream.
-    pub(crate) fn mark_sent(&mut self) {
-        self.claim.mark_sent();
-    }
-
-    /// Extends the claim.
-    pub(crate) async fn renew(&self, now: Now) {
-        self.claim.renew(now).await;
-    }
-
-    /// Whether the answer can be kept, as far as is known.
-    pub(crate) fn may_be_kept(&self) -> bool {
-        !self.is_too_long
-    }
-
-    /// An answer begins, whose body comes in pieces.
-    pub(crate) fn begin(&mut self, answer: &Response) {
-        self.head = Some((answer.status(), answer.headers().clone()));
-    }
-
-    /// The next piece of it.
-    pub(crate) fn add(&mut self, piece: Option<&Bytes>) {
-        let Some(piece) = piece else { return };
-        let fits = !self.is_too_long
-            && self.body.len() + piece.len() <= RECORDED_BYTES_MAX
-            && self.room.grow(piece.len() * COPIES_PER_RECORDING).is_ok();
-        if !fits {
-            self.is_too_long = true;
-            self.body = BytesMut::new();
-            self.room = self.room.none_of_it();
-        } else {
-            self.body.extend_from_slice(piece);
-        }
-    }
-
-    /// That was all of it.
-    pub(crate) fn is_over(&mut self) {
-        self.is_over = true;
-    }
-
-    /// Records an answer that is in memory already.
-    pub(crate) async fn take_whole(&mut self, answer: Response) -> Response {
-        self.begin(&answer);
-        let (parts, body) = answer.into_parts();
-        match axum::body::to_bytes(body, ANSWER_BYTES_MAX).await {
-            Ok(body) => {
-                self.add(Some(&body));
-                self.is_over = true;
-                Response::from_parts(parts, Body::from(body))
-            }
-            // It cannot fail: it is in memory, and not longer than may be.
-            Err(error) => Response::from_parts(
-                parts,
-                Body::from_stream(futures_util::stream::iter([Err::<Bytes, _>(error)])),
-            ),
-        }
-    }
-
-    /// The request has run: its answer is kept, or is lost where it was too long or nobody knows its end.
-    pub(crate) async fn finish(self, gateway: &Gateway) {
-        let sealed = match self.head {
-            Some((status, headers)) if self.is_over && !self.is_too_long => {
-                let (key, random) = (Arc::clone(&gateway.secret_key), Arc::clone(&gateway.random));
-                let (request, body) = (self.claim.request(), self.body.freeze());
-                blocking(move || {
-                    let mut plain = status.as_u16().to_be_bytes().to_vec();
-                    plain.extend(Kept::answer(&headers, body).into_bytes());
-                    key.seal(Purpose::IdempotentAnswer, &request.to_string(), &plain, &*random)
-                })
-                .await
-                .into()
-            }
-            _ => None,
-        };
-        let answer = sealed.and_then(|sealed: Vec<u8>| SealedAnswer::new(sealed.into()));
-        self.claim.finish(answer, gateway.clock.now()).await;
-    }
-
-    /// It did not run, or used nothing: the key is free again.
-    pub(crate) async fn release(self, now: Now) {
-        self.claim.release(now).await;
-    }
-}
-
-#[cfg(test)]
-mod tests;
