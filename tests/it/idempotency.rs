@@ -1,8 +1,11 @@
 //! A request with an idempotency key runs once, however often it is sent, and is answered again from the record.
 
 use bytes::Bytes;
+use chrono::Utc;
 use control::limits::NodeLimits;
+use control::reports::ReportFilter;
 use domain::ids::TenantId;
+
 use http::Method;
 use serde_json::{Value, json};
 use test_redis::RedisServer;
@@ -84,6 +87,14 @@ async fn the_same_request_sent_again_is_answered_from_the_record_and_charged_onc
     assert_eq!(tollgate.chat(&key, "Hello. [[sim: tokens=25]]").await.status, 200);
     let (outcomes, refused) = booked(&tollgate, tenant).await;
     assert_eq!((outcomes.len(), refused), (3, vec![replayed()]));
+    // What was answered again was neither charged nor refused.
+    let overview = tollgate
+        .control()
+        .overview(&tollgate.actor(), &ReportFilter::default(), Utc::now())
+        .await
+        .expect("an overview");
+    let totals = overview.overview.totals;
+    assert_eq!((totals.requests, totals.refused_requests()), (3, 0));
     assert_eq!(tollgate.simulator.stats().requests_received, 3);
 }
 

@@ -51,6 +51,7 @@ impl Store {
                     and bucket_start < $2
                     and ($3::uuid is null or tenant_id = $3)
                     and ($4::uuid is null or key_id in (select keys.id from keys where owner_id = $4))
+                    and code <> 'replayed'
                 group by tenant_id, key_id
                 having sum(early_refusals) > 0
                 order by early desc, tenant_id, key_id

@@ -388,6 +388,8 @@ fn rows<'c>(
                 and ($11::uuid is null or key_id = $11)
                 and ($12::text is null or model = $12)
                 and ($13::text is null or priority = $13)
+                -- What was answered from the record was not refused.
+                and code <> 'replayed'
             group by 1, 2, 3, 4, 5, 6
         ),
         refused as (
@@ -590,6 +592,7 @@ async fn read_days(
                 and ($7::uuid is null or key_id = $7)
                 and ($8::text is null or model = $8)
                 and ($9::text is null or priority = $9)
+                and code <> 'replayed'
             group by 1
         )
         select
