@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use domain::parts::TextSize;
 use domain::usage::{TokenUsage, UsageSource};
+use serde_json::value::RawValue;
 
 use crate::endpoint::Endpoint;
 use crate::errors::UpstreamError;
@@ -234,6 +235,27 @@ struct Event {
     has_finish_reason: bool,
     null_usage: Option<Range<usize>>,
     error: Option<UpstreamError>,
+}
+
+impl Event {
+    /// A whole answer, of these pieces; or the error that it is instead.
+    fn whole(
+        body: &[u8],
+        error: Option<&RawValue>,
+        reported: ReportedUsage,
+        pieces: impl Iterator<Item = OutputSizes>,
+    ) -> Self {
+        let is_error = error.is_some_and(|error| error.get() != "null");
+        let mut output = OutputSizes::default();
+        pieces.for_each(|piece| output += piece);
+        Self {
+            kind: if is_error { EventKind::Error } else { EventKind::Delta },
+            output,
+            reported,
+            error: is_error.then(|| UpstreamError::read(body)),
+            ..Self::default()
+        }
+    }
 }
 
 /// Follows a stream and keeps what it says about usage.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::InspectError;
-use super::json::{each, kind_of, member, string};
+use super::json::{each, kind_of, member, object, string};
 use super::reading::{Reading, choices};
 
 pub(super) const FIELDS: [&str; 16] = [
@@ -64,13 +64,9 @@ fn prediction<'a>(reading: &mut Reading<'a>, text: &'a str) -> Result<(), Inspec
     }
 }
 
-/// The content of a message: a text, a list of parts, or null.
+/// The content of a message.
 fn content<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectError> {
-    match raw.get().as_bytes().first() {
-        Some(b'n') => Ok(()),
-        Some(b'[') => each("messages", raw, &mut |part| content_part(reading, part)),
-        _ => reading.push(PartKind::Text, raw.get()),
-    }
+    reading.content("messages", raw, content_part)
 }
 
 /// One part of a message. What is not known counts with all its JSON: more than the provider would count.
@@ -90,13 +86,13 @@ fn content_part<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), 
         #[serde(borrow)]
         file: Option<&'a RawValue>,
     }
-    if !raw.get().starts_with('{') {
-        return reading.push(PartKind::Text, raw.get());
-    }
-    let part = serde_json::from_str::<ContentPart<'a>>(raw.get()).map_err(|_| InspectError::WrongType {
+    let wrong = InspectError::WrongType {
         field: "messages",
         expected: "a list of messages whose parts have each of their fields once",
-    })?;
+    };
+    let Some(part) = object::<ContentPart<'a>>(raw, wrong)? else {
+        return reading.push(PartKind::Text, raw.get());
+    };
     match (part.r#type.as_deref(), &part) {
         (Some("text"), ContentPart { text: Some(text), .. }) => reading.push(PartKind::Text, text.get()),
         (

@@ -117,6 +117,20 @@ pub(super) fn kind_of(field: &'static str, object: &RawValue) -> Result<Option<S
         })
 }
 
+/// An object with each of its fields once; `None` for what is no object.
+///
+/// # Errors
+/// With `wrong`, when a field is there twice, or has another shape.
+pub(super) fn object<'a, T: Deserialize<'a>>(
+    raw: &'a RawValue,
+    wrong: InspectError,
+) -> Result<Option<T>, InspectError> {
+    if !raw.get().starts_with('{') {
+        return Ok(None);
+    }
+    serde_json::from_str(raw.get()).map(Some).map_err(|_| wrong)
+}
+
 /// Calls `visit` for each element of a list, stopping at its first error; null and other values have none.
 pub(super) fn each<'a>(
     field: &'static str,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::InspectError;
-use super::json::{each, kind_of, member, string};
+use super::json::{each, kind_of, member, object, string};
 use super::reading::Reading;
 
 pub(super) const FIELDS: [&str; 13] = [
@@ -82,15 +82,11 @@ pub(super) fn message_field<'a>(reading: &mut Reading<'a>, key: &str, raw: &'a R
     }
 }
 
-/// A text, a list of blocks, or null.
+/// What is said, in a message or within one of its blocks.
 fn content<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectError> {
-    match raw.get().as_bytes().first() {
-        Some(b'n') => Ok(()),
-        Some(b'[') => each("messages", raw, &mut |block| {
-            reading.within(|reading| self::block(reading, block))
-        }),
-        _ => reading.push(PartKind::Text, raw.get()),
-    }
+    reading.content("messages", raw, |reading, block| {
+        reading.within(|reading| self::block(reading, block))
+    })
 }
 
 /// One block of a message. What is not known counts with all its JSON.
@@ -120,13 +116,13 @@ fn block<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), Inspect
         #[serde(borrow)]
         data: Option<&'a RawValue>,
     }
-    if !raw.get().starts_with('{') {
-        return reading.push(PartKind::Text, raw.get());
-    }
-    let block = serde_json::from_str::<Block<'a>>(raw.get()).map_err(|_| InspectError::WrongType {
+    let wrong = InspectError::WrongType {
         field: "messages",
         expected: "a list of messages whose blocks have each of their fields once",
-    })?;
+    };
+    let Some(block) = object::<Block<'a>>(raw, wrong)? else {
+        return reading.push(PartKind::Text, raw.get());
+    };
     match (block.r#type.as_deref(), &block) {
         (Some("text"), Block { text: Some(text), .. }) => reading.push(PartKind::Text, text.get()),
         (Some("image"), Block { source, .. }) => {

@@ -178,6 +178,20 @@ impl<'a> Reading<'a> {
         self.push(PartKind::File, data.unwrap_or(&named.get()[..0]))
     }
 
+    /// A content: a text, a list of parts, or null.
+    pub(super) fn content(
+        &mut self,
+        field: &'static str,
+        raw: &'a RawValue,
+        part: fn(&mut Self, &'a RawValue) -> Result<(), InspectError>,
+    ) -> Result<(), InspectError> {
+        match raw.get().as_bytes().first() {
+            Some(b'n') => Ok(()),
+            Some(b'[') => each(field, raw, &mut |element| part(self, element)),
+            _ => self.push(PartKind::Text, raw.get()),
+        }
+    }
+
     /// Reads what lies within a content, unless it lies too deep.
     pub(super) fn within(
         &mut self,

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::InspectError;
 use super::chat_completions::{caller_tool, service_tier};
-use super::json::{boolean, each, member};
+use super::json::{boolean, each, member, object};
 use super::reading::Reading;
 
 pub(super) const FIELDS: [&str; 14] = [
@@ -42,6 +42,11 @@ const CALLER_TOOLS: [&str; 6] = [
 const REASONING_BY_ID_TOKENS: u64 = 1_000;
 /// The same of all of them: providers drop what was thought before the last question.
 const REASONING_BY_ID_TOKENS_MAX: u64 = 5_000;
+
+const NOT_ONCE: InspectError = InspectError::WrongType {
+    field: "input",
+    expected: "a text, or a list of items with each of their fields once",
+};
 
 pub(super) fn field<'a>(reading: &mut Reading<'a>, name: &'static str, raw: &'a RawValue) -> Result<(), InspectError> {
     let text = raw.get();
@@ -96,13 +101,9 @@ fn item<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectE
         #[serde(borrow)]
         encrypted_content: Option<&'a RawValue>,
     }
-    if !raw.get().starts_with('{') {
+    let Some(item) = object::<Item<'a>>(raw, NOT_ONCE)? else {
         return reading.push(PartKind::Text, raw.get());
-    }
-    let item = serde_json::from_str::<Item<'a>>(raw.get()).map_err(|_| InspectError::WrongType {
-        field: "input",
-        expected: "a text, or a list of items with each of their fields once",
-    })?;
+    };
     match item.r#type.as_deref() {
         Some("message") | None => match item.content {
             Some(content) => self::content(reading, content),
@@ -143,13 +144,9 @@ fn call_output<'a>(reading: &mut Reading<'a>, output: &'a RawValue) -> Result<()
     }
 }
 
-/// A text, a list of parts, or null.
+/// What an item says.
 fn content<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectError> {
-    match raw.get().as_bytes().first() {
-        Some(b'n') => Ok(()),
-        Some(b'[') => each("input", raw, &mut |part| content_part(reading, part)),
-        _ => reading.push(PartKind::Text, raw.get()),
-    }
+    reading.content("input", raw, content_part)
 }
 
 fn content_part<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), InspectError> {
@@ -172,13 +169,9 @@ fn content_part<'a>(reading: &mut Reading<'a>, raw: &'a RawValue) -> Result<(), 
         #[serde(borrow)]
         input_audio: Option<&'a RawValue>,
     }
-    if !raw.get().starts_with('{') {
+    let Some(part) = object::<ContentPart<'a>>(raw, NOT_ONCE)? else {
         return reading.push(PartKind::Text, raw.get());
-    }
-    let part = serde_json::from_str::<ContentPart<'a>>(raw.get()).map_err(|_| InspectError::WrongType {
-        field: "input",
-        expected: "a text, or a list of items with each of their fields once",
-    })?;
+    };
     if part.file_id.is_some_and(|id| id.get() != "null") {
         return Err(InspectError::KeptByProvider("input"));
     }

@@ -128,6 +128,14 @@ pub(super) fn read<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
 
+/// The size of all strings of these values together.
+pub(super) fn sizes_of<const N: usize>(raws: [Option<&RawValue>; N]) -> TextSize {
+    raws.into_iter()
+        .flatten()
+        .map(size_of)
+        .fold(TextSize::default(), |sum, size| sum + size)
+}
+
 /// The size of all strings of a value together.
 pub(super) fn size_of(raw: &RawValue) -> TextSize {
     let mut size = TextSize::default();

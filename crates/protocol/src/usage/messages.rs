@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 
-use domain::parts::TextSize;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::json::{Count, Lenient, read, size_of};
+use super::json::{Count, Lenient, read, sizes_of};
 use super::{Event, EventKind, OutputSizes, ReportedUsage};
 use crate::errors::UpstreamError;
 
@@ -71,19 +70,14 @@ pub(super) fn read_event(data: &[u8]) -> Option<Event> {
 /// What a whole answer says.
 pub(super) fn read_answer(body: &[u8]) -> Option<Event> {
     let message: Message<'_> = serde_json::from_slice(body).ok()?;
-    let is_error = message.error.is_some_and(|error| error.get() != "null");
-    let mut output = OutputSizes::default();
     let blocks: Vec<&RawValue> = message.content.and_then(read).unwrap_or_default();
-    for block in blocks {
-        output += sizes(block);
-    }
-    Some(Event {
-        kind: if is_error { EventKind::Error } else { EventKind::Delta },
-        output,
-        reported: message.usage.map(read_usage).unwrap_or_default(),
-        error: is_error.then(|| UpstreamError::read(body)),
-        ..Event::default()
-    })
+    let reported = message.usage.map(read_usage).unwrap_or_default();
+    Some(Event::whole(
+        body,
+        message.error,
+        reported,
+        blocks.into_iter().map(sizes),
+    ))
 }
 
 #[derive(Deserialize)]
@@ -118,16 +112,10 @@ fn sizes(raw: &RawValue) -> OutputSizes {
     let Some(block) = read::<Block<'_>>(raw) else {
         return OutputSizes::default();
     };
-    let sum = |raws: [Option<&RawValue>; 3]| {
-        raws.into_iter()
-            .flatten()
-            .map(size_of)
-            .fold(TextSize::default(), |sum, size| sum + size)
-    };
     OutputSizes::piece(
-        sum([block.text, None, None]),
-        sum([block.thinking, block.data, None]),
-        sum([block.name, block.input, block.partial_json]),
+        sizes_of([block.text]),
+        sizes_of([block.thinking, block.data]),
+        sizes_of([block.name, block.input, block.partial_json]),
     )
 }
 

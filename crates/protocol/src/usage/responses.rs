@@ -6,7 +6,7 @@ use domain::parts::TextSize;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::json::{CacheWrites, Count, Lenient, read, size_of};
+use super::json::{CacheWrites, Count, Lenient, read, size_of, sizes_of};
 use super::{Event, EventKind, OutputSizes, ReportedUsage};
 use crate::errors::UpstreamError;
 
@@ -72,19 +72,14 @@ pub(super) fn read_event(data: &[u8]) -> Option<Event> {
 /// What a whole answer says.
 pub(super) fn read_answer(body: &[u8]) -> Option<Event> {
     let response: Response<'_> = serde_json::from_slice(body).ok()?;
-    let is_error = response.error.is_some_and(|error| error.get() != "null");
-    let mut output = OutputSizes::default();
     let items: Vec<&RawValue> = response.output.and_then(read).unwrap_or_default();
-    for item in items {
-        output += sizes(item);
-    }
-    Some(Event {
-        kind: if is_error { EventKind::Error } else { EventKind::Delta },
-        output,
-        reported: response.usage.map(read_usage).unwrap_or_default(),
-        error: is_error.then(|| UpstreamError::read(body)),
-        ..Event::default()
-    })
+    let reported = response.usage.map(read_usage).unwrap_or_default();
+    Some(Event::whole(
+        body,
+        response.error,
+        reported,
+        items.into_iter().map(sizes),
+    ))
 }
 
 #[derive(Deserialize)]
@@ -122,15 +117,7 @@ fn sizes(raw: &RawValue) -> OutputSizes {
     match item.r#type.as_deref() {
         Some("message") => OutputSizes::piece(texts(item.content), nothing, nothing),
         Some("reasoning") => OutputSizes::piece(nothing, texts(item.content) + texts(item.summary), nothing),
-        _ => {
-            let call = [item.name, item.arguments, item.input];
-            let size = call
-                .into_iter()
-                .flatten()
-                .map(size_of)
-                .fold(nothing, |sum, size| sum + size);
-            OutputSizes::piece(nothing, nothing, size)
-        }
+        _ => OutputSizes::piece(nothing, nothing, sizes_of([item.name, item.arguments, item.input])),
     }
 }
 
@@ -147,9 +134,7 @@ fn texts(parts: Option<&RawValue>) -> TextSize {
     parts
         .into_iter()
         .filter_map(|part| part.0)
-        .flat_map(|part| [part.text, part.refusal])
-        .flatten()
-        .map(size_of)
+        .map(|part| sizes_of([part.text, part.refusal]))
         .fold(TextSize::default(), |sum, size| sum + size)
 }
 
