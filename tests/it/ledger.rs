@@ -37,6 +37,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+mod calendar;
+
 const SHIPPER: ShipperSettings = ShipperSettings {
     batch_records_max: 7,
     batch_bytes_max: 1 << 20,

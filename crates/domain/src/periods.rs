@@ -83,8 +83,8 @@ impl Period {
             }
         };
         Span {
-            start: midnight(start, zone),
-            end: midnight(next, zone),
+            start: day_start(start, zone),
+            end: day_start(next, zone),
         }
     }
 }
@@ -129,8 +129,8 @@ impl Month {
     /// Its first and end instants in `zone`.
     pub fn span(self, zone: Tz) -> Span {
         Span {
-            start: midnight(self.first_day, zone),
-            end: midnight(self.first_day + Months::new(1), zone),
+            start: day_start(self.first_day, zone),
+            end: day_start(self.first_day + Months::new(1), zone),
         }
     }
 
@@ -201,7 +201,7 @@ pub fn months_after(at: DateTime<Utc>, months: u32, zone: Tz) -> DateTime<Utc> {
 }
 
 /// The first instant of a local day. Where a clock change skips midnight, the day starts when the clock has moved on.
-fn midnight(day: NaiveDate, zone: Tz) -> DateTime<Utc> {
+pub fn day_start(day: NaiveDate, zone: Tz) -> DateTime<Utc> {
     first_instant(day.and_time(chrono::NaiveTime::MIN), zone)
 }
 

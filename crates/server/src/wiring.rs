@@ -491,7 +491,9 @@ async fn try_prepare_database(
     let Some(stored) = store.find_settings().await? else {
         return Ok(());
     };
-    compare(agreed, &stored).map_err(PrepareError::Disagreement)
+    compare(agreed, &stored).map_err(PrepareError::Disagreement)?;
+    store.prepare_calendar(stored.settings.time_zone).await?;
+    Ok(())
 }
 
 fn compare(agreed: &Agreed, stored: &store::settings::StoredSettings) -> anyhow::Result<()> {

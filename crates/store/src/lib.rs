@@ -4,6 +4,7 @@ pub mod adjustments;
 pub mod alerts;
 pub mod audit;
 pub mod budgets;
+pub mod calendar;
 pub mod early_retries;
 pub mod entries;
 pub mod error;
@@ -121,17 +122,21 @@ impl Store {
     /// Brings the schema up to date. Safe to call from several processes at once. Takes as long as it takes: a change may
     /// have to go through all of the ledger.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        // A pool of its own, so that nothing else runs without a time-out.
-        let options = (*self.pool.connect_options())
-            .clone()
-            .options([("statement_timeout", "0")]);
-        let pool = PgPoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(Duration::from_millis(ACQUIRE_TIMEOUT_MS))
-            .connect_lazy_with(options);
+        let pool = self.patient_pool();
         let migrated = MIGRATOR.run(&pool).await.map_err(StoreError::from);
         pool.close().await;
         migrated
+    }
+
+    /// A pool of its own without a time-out for statements, so that nothing else runs without one. To be closed after use.
+    pub(crate) fn patient_pool(&self) -> PgPool {
+        let options = (*self.pool.connect_options())
+            .clone()
+            .options([("statement_timeout", "0"), ("idle_in_transaction_session_timeout", "0")]);
+        PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(Duration::from_millis(ACQUIRE_TIMEOUT_MS))
+            .connect_lazy_with(options)
     }
 
     /// Starts a transaction.

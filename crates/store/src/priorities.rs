@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::policy::{count, parse, parse_some};
-use crate::reports::read_completeness;
+use crate::reports::{Source, read_completeness};
 use crate::{Store, StoreError};
 
 /// Tenants or keys of one list at most.
@@ -59,7 +59,8 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<TrafficByPriority, StoreError> {
         let mut snapshot = self.begin_snapshot().await?;
-        let columns = read(&mut snapshot, span, tenant).await?;
+        let source = Source::of(&mut snapshot, span).await?;
+        let columns = read(&mut snapshot, source, span, tenant).await?;
         let completeness = read_completeness(&mut snapshot, span, now).await?;
         snapshot.commit().await?;
         let mut all = Traffic::default();
@@ -98,6 +99,7 @@ impl Store {
 /// One row per subject and priority in the order of subjects; first, in place 0, everybody's.
 async fn read(
     connection: &mut PgConnection,
+    source: Source,
     span: Span,
     tenant: Option<TenantId>,
 ) -> Result<Vec<TrafficColumns>, StoreError> {
@@ -111,10 +113,19 @@ async fn read(
                 priority,
                 sum(requests) as requests,
                 sum(cost_nanos + adjusted_cost_nanos) as charged_nanos
-            from settlement_rollups
-            where bucket_start >= $1
-                and bucket_start < $2
-                and ($3::uuid is null or tenant_id = $3)
+            from (
+                -- A whole month has sums of its own.
+                select tenant_id, key_id, priority, requests, cost_nanos, adjusted_cost_nanos
+                from settlement_month_rollups
+                where month = $5
+                union all
+                select tenant_id, key_id, priority, requests, cost_nanos, adjusted_cost_nanos
+                from settlement_rollups
+                where $5::date is null
+                    and bucket_start >= $1
+                    and bucket_start < $2
+            ) as kept
+            where ($3::uuid is null or tenant_id = $3)
             group by 1, 2, 3
         ),
         held_back as (
@@ -123,10 +134,18 @@ async fn read(
                 case when $3::uuid is null then '00000000-0000-0000-0000-000000000000' else key_id end as key_id,
                 priority,
                 sum(refusals) as gated
-            from rejection_rollups
-            where bucket_start >= $1
-                and bucket_start < $2
-                and ($3::uuid is null or tenant_id = $3)
+            from (
+                select tenant_id, key_id, priority, code, refusals
+                from rejection_month_rollups
+                where month = $5
+                union all
+                select tenant_id, key_id, priority, code, refusals
+                from rejection_rollups
+                where $5::date is null
+                    and bucket_start >= $1
+                    and bucket_start < $2
+            ) as kept
+            where ($3::uuid is null or tenant_id = $3)
                 and code = 'priority_gated'
             group by 1, 2, 3
         ),
@@ -175,6 +194,7 @@ async fn read(
         span.end,
         tenant.map(Uuid::from),
         TRAFFIC_ROWS_MAX as i64 + 1,
+        source.month(),
     )
     .fetch_all(connection)
     .await?;

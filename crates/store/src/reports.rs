@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use crate::calendar::whole_month;
 use crate::policy::{count, parse};
 use crate::{Store, StoreError, Transaction, in_time};
 
@@ -138,10 +139,11 @@ impl Store {
     /// A report, whole.
     pub async fn report(&self, query: &ReportQuery, now: DateTime<Utc>) -> Result<Report, StoreError> {
         let mut snapshot = self.begin_snapshot().await?;
-        let mut rows = read_rows(&mut snapshot, query, REPORT_ROWS_MAX + 1).await?;
+        let source = Source::of(&mut snapshot, query.span).await?;
+        let mut rows = read_rows(&mut snapshot, source, query, REPORT_ROWS_MAX + 1).await?;
         let is_cut = rows.len() > REPORT_ROWS_MAX as usize;
         rows.truncate(REPORT_ROWS_MAX as usize);
-        let totals = read_totals(&mut snapshot, query).await?;
+        let totals = read_totals(&mut snapshot, source, query).await?;
         let completeness = read_completeness(&mut snapshot, query.span, now).await?;
         snapshot.commit().await?;
         Ok(Report {
@@ -155,12 +157,13 @@ impl Store {
     /// A report as a stream in constant memory, rows and totals from one snapshot.
     pub async fn stream_report(&self, query: ReportQuery, now: DateTime<Utc>) -> Result<ReportStream, StoreError> {
         let (mut snapshot, place) = self.begin_stream().await?;
-        let totals = read_totals(&mut snapshot, &query).await?;
+        let source = Source::of(&mut snapshot, query.span).await?;
+        let totals = read_totals(&mut snapshot, source, &query).await?;
         let completeness = read_completeness(&mut snapshot, query.span, now).await?;
         Ok(ReportStream {
             totals,
             completeness,
-            rows: stream_rows(snapshot, query, place),
+            rows: stream_rows(snapshot, PlacedQuery { query, source }, place),
         })
     }
 
@@ -196,12 +199,25 @@ impl Store {
         };
         let none = Grouping::NONE;
         let mut snapshot = self.begin_snapshot().await?;
+        let source = Source::of(&mut snapshot, span).await?;
         let overview = Overview {
-            totals: read_totals(&mut snapshot, &query(none)).await?,
-            days: read_days(&mut snapshot, span, filter, zone).await?,
-            top_tenants: read_rows(&mut snapshot, &query(Grouping { tenant: true, ..none }), TOP_ROWS).await?,
-            top_keys: read_rows(&mut snapshot, &query(Grouping { key: true, ..none }), TOP_ROWS).await?,
-            top_models: read_rows(&mut snapshot, &query(Grouping { model: true, ..none }), TOP_ROWS).await?,
+            totals: read_totals(&mut snapshot, source, &query(none)).await?,
+            days: read_days(&mut snapshot, source, span, filter, zone).await?,
+            top_tenants: read_rows(
+                &mut snapshot,
+                source,
+                &query(Grouping { tenant: true, ..none }),
+                TOP_ROWS,
+            )
+            .await?,
+            top_keys: read_rows(&mut snapshot, source, &query(Grouping { key: true, ..none }), TOP_ROWS).await?,
+            top_models: read_rows(
+                &mut snapshot,
+                source,
+                &query(Grouping { model: true, ..none }),
+                TOP_ROWS,
+            )
+            .await?,
             completeness: read_completeness(&mut snapshot, span, now).await?,
         };
         snapshot.commit().await?;
@@ -266,7 +282,13 @@ pub(crate) trait RowsQuery: Send + Sync + 'static {
     ) -> BoxStream<'c, Result<Self::Row, StoreError>>;
 }
 
-impl RowsQuery for ReportQuery {
+/// A report and from where it is read.
+struct PlacedQuery {
+    query: ReportQuery,
+    source: Source,
+}
+
+impl RowsQuery for PlacedQuery {
     type Row = ReportRow;
 
     fn rows<'c>(
@@ -274,7 +296,7 @@ impl RowsQuery for ReportQuery {
         connection: &'c mut PgConnection,
         rows_max: i64,
     ) -> BoxStream<'c, Result<ReportRow, StoreError>> {
-        rows(connection, self, rows_max)
+        rows(connection, self.source, &self.query, rows_max)
     }
 }
 
@@ -290,25 +312,56 @@ impl<R> Drop for Reading<R> {
     }
 }
 
+/// Which roll-ups a report adds up. Both say the same of a month; by the month there are some hundred times fewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Those of the month that begins with this day.
+    Month(NaiveDate),
+    /// Those of 15 minutes.
+    Buckets,
+}
+
+impl Source {
+    /// The fewest that cover `span`.
+    pub(crate) async fn of(connection: &mut PgConnection, span: Span) -> Result<Self, StoreError> {
+        let month = whole_month(connection, span).await?;
+        Ok(month.map_or(Self::Buckets, Self::Month))
+    }
+
+    /// The month, for queries that leave the other roll-ups out if there is one.
+    pub(crate) fn month(self) -> Option<NaiveDate> {
+        match self {
+            Self::Month(first_day) => Some(first_day),
+            Self::Buckets => None,
+        }
+    }
+}
+
 async fn read_rows(
     connection: &mut PgConnection,
+    source: Source,
     query: &ReportQuery,
     rows_max: u32,
 ) -> Result<Vec<ReportRow>, StoreError> {
-    rows(connection, query, i64::from(rows_max)).try_collect().await
+    rows(connection, source, query, i64::from(rows_max)).try_collect().await
 }
 
-pub(crate) async fn read_totals(connection: &mut PgConnection, query: &ReportQuery) -> Result<Totals, StoreError> {
+pub(crate) async fn read_totals(
+    connection: &mut PgConnection,
+    source: Source,
+    query: &ReportQuery,
+) -> Result<Totals, StoreError> {
     let whole = ReportQuery {
         grouping: Grouping::NONE,
         ..query.clone()
     };
-    let row = read_rows(connection, &whole, 1).await?.into_iter().next();
+    let row = read_rows(connection, source, &whole, 1).await?.into_iter().next();
     Ok(row.map(|row| row.totals).unwrap_or_default())
 }
 
 fn rows<'c>(
     connection: &'c mut PgConnection,
+    source: Source,
     query: &'c ReportQuery,
     rows_max: i64,
 ) -> BoxStream<'c, Result<ReportRow, StoreError>> {
@@ -316,7 +369,40 @@ fn rows<'c>(
     sqlx::query_as!(
         ReportColumns,
         r#"
-        with used as (
+        with kept as (
+            -- A whole month has sums of its own.
+            select
+                tenant_id, user_id, key_id, model, priority, requests, failed_requests, unpriced_requests,
+                estimated_requests, input_fresh_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens,
+                output_tokens, reasoning_tokens, expected_input_tokens, expected_output_tokens, expected_cost_nanos,
+                cost_nanos, overrun_nanos, adjustments, adjusted_input_tokens, adjusted_output_tokens,
+                adjusted_cost_nanos, queue_ms, total_ms_histogram, first_byte_ms_histogram
+            from settlement_month_rollups
+            where month = $15
+            union all
+            select
+                tenant_id, user_id, key_id, model, priority, requests, failed_requests, unpriced_requests,
+                estimated_requests, input_fresh_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens,
+                output_tokens, reasoning_tokens, expected_input_tokens, expected_output_tokens, expected_cost_nanos,
+                cost_nanos, overrun_nanos, adjustments, adjusted_input_tokens, adjusted_output_tokens,
+                adjusted_cost_nanos, queue_ms, total_ms_histogram, first_byte_ms_histogram
+            from settlement_rollups
+            where $15::date is null
+                and bucket_start >= $6
+                and bucket_start < $7
+        ),
+        kept_refusals as (
+            select tenant_id, user_id, key_id, model, priority, code, refusals
+            from rejection_month_rollups
+            where month = $15
+            union all
+            select tenant_id, user_id, key_id, model, priority, code, refusals
+            from rejection_rollups
+            where $15::date is null
+                and bucket_start >= $6
+                and bucket_start < $7
+        ),
+        used as (
             select
                 case when $1 then tenant_id else '00000000-0000-0000-0000-000000000000' end as tenant_id,
                 case when $2 then user_id else '' end as user_id,
@@ -357,10 +443,8 @@ fn rows<'c>(
                     sum(first_byte_ms_histogram[10]), sum(first_byte_ms_histogram[11]), sum(first_byte_ms_histogram[12]),
                     sum(first_byte_ms_histogram[13]), sum(first_byte_ms_histogram[14]), sum(first_byte_ms_histogram[15]),
                     sum(first_byte_ms_histogram[16])] as first_byte_ms_histogram
-            from settlement_rollups
-            where bucket_start >= $6
-                and bucket_start < $7
-                and ($8::uuid is null or tenant_id = $8)
+            from kept
+            where ($8::uuid is null or tenant_id = $8)
                 and ($9::uuid is null or user_id = $9::text
                     or key_id in (select keys.id from keys where owner_id = $9))
                 and ($10::text is null or user_id = $10)
@@ -378,10 +462,8 @@ fn rows<'c>(
                 case when $5 then priority else '' end as priority,
                 code,
                 sum(refusals) as refusals
-            from rejection_rollups
-            where bucket_start >= $6
-                and bucket_start < $7
-                and ($8::uuid is null or tenant_id = $8)
+            from kept_refusals
+            where ($8::uuid is null or tenant_id = $8)
                 and ($9::uuid is null or user_id = $9::text
                     or key_id in (select keys.id from keys where owner_id = $9))
                 and ($10::text is null or user_id = $10)
@@ -455,6 +537,7 @@ fn rows<'c>(
         filter.model,
         filter.priority.map(Priority::as_str),
         rows_max,
+        source.month(),
     )
     .fetch(connection)
     .map(|row| row?.into_row())
@@ -553,12 +636,20 @@ fn latencies(histogram: &[i64]) -> Latencies {
 
 async fn read_days(
     connection: &mut PgConnection,
+    source: Source,
     span: Span,
     filter: &ReportFilter,
     zone: Tz,
 ) -> Result<Vec<DayTotals>, StoreError> {
     let mut days = days(span, zone);
     let starts: Vec<DateTime<Utc>> = days.iter().map(|(start, _)| *start).collect();
+    // What is a tenant's, a model's and a priority's has sums by day.
+    let is_by_day = filter.owner.is_none() && filter.user.is_none() && filter.key.is_none();
+    let first_day = days.first().map(|(_, day)| day.day).filter(|_| is_by_day);
+    let first_day = match source {
+        Source::Month(_) => first_day,
+        Source::Buckets => None,
+    };
     let rows = sqlx::query!(
         r#"
         with used as (
@@ -569,7 +660,8 @@ async fn read_days(
                     + output_tokens + adjusted_input_tokens + adjusted_output_tokens) as tokens,
                 sum(cost_nanos + adjusted_cost_nanos) as charged_nanos
             from settlement_rollups
-            where bucket_start >= $2
+            where $10::date is null
+                and bucket_start >= $2
                 and bucket_start < $3
                 and ($4::uuid is null or tenant_id = $4)
                 and ($5::uuid is null or user_id = $5::text
@@ -579,11 +671,21 @@ async fn read_days(
                 and ($8::text is null or model = $8)
                 and ($9::text is null or priority = $9)
             group by 1
+            union all
+            select day - $10 + 1, sum(requests), sum(tokens), sum(charged_nanos)
+            from settlement_day_rollups
+            where day >= $10
+                and day < $10 + $11::integer
+                and ($4::uuid is null or tenant_id = $4)
+                and ($8::text is null or model = $8)
+                and ($9::text is null or priority = $9)
+            group by 1
         ),
         refused as (
             select width_bucket(bucket_start, $1::timestamptz[]) as day, sum(refusals) as refusals
             from rejection_rollups
-            where bucket_start >= $2
+            where $10::date is null
+                and bucket_start >= $2
                 and bucket_start < $3
                 and ($4::uuid is null or tenant_id = $4)
                 and ($5::uuid is null or user_id = $5::text
@@ -593,6 +695,15 @@ async fn read_days(
                 and ($8::text is null or model = $8)
                 and ($9::text is null or priority = $9)
                 and code <> 'replayed'
+            group by 1
+            union all
+            select day - $10 + 1, sum(refusals)
+            from rejection_day_rollups
+            where day >= $10
+                and day < $10 + $11::integer
+                and ($4::uuid is null or tenant_id = $4)
+                and ($8::text is null or model = $8)
+                and ($9::text is null or priority = $9)
             group by 1
         )
         select
@@ -612,6 +723,8 @@ async fn read_days(
         filter.key.map(Uuid::from),
         filter.model,
         filter.priority.map(Priority::as_str),
+        first_day,
+        days.len() as i32,
     )
     .fetch_all(connection)
     .await?;

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::policy::count;
 use crate::reports::{
-    REPORT_ROWS_MAX, ReportFilter, ReportQuery, RowsQuery, read_completeness, read_totals, stream_rows,
+    REPORT_ROWS_MAX, ReportFilter, ReportQuery, RowsQuery, Source, read_completeness, read_totals, stream_rows,
 };
 use crate::{Store, StoreError};
 
@@ -145,7 +145,8 @@ async fn read_sums(connection: &mut PgConnection, query: &TagQuery) -> Result<(T
         },
         grouping: Grouping::NONE,
     };
-    let totals = TagTotals::of(&read_totals(connection, &everything).await?);
+    let source = Source::of(connection, query.span).await?;
+    let totals = TagTotals::of(&read_totals(connection, source, &everything).await?);
     let tagged = rows(connection, query, false, 1).try_next().await?;
     let tagged = tagged.map(|row| row.totals).unwrap_or_default();
     Ok((totals, totals.without(&tagged)))
