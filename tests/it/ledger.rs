@@ -979,18 +979,18 @@ async fn names_and_a_persons_own_entries_are_shown() {
     let report = ledger
         .store
         .report(
-            &ReportQuery {
-                span: november(),
-                filter: ReportFilter {
+            &ReportQuery::new(
+                november(),
+                ReportFilter {
                     owner: Some(person),
                     ..ReportFilter::default()
                 },
-                grouping: Grouping {
+                Grouping {
                     user: true,
                     key: true,
                     ..Grouping::NONE
                 },
-            },
+            ),
             at(90_000),
         )
         .await
@@ -1036,11 +1036,7 @@ async fn a_reports_rows_add_up_to_its_totals_however_it_is_divided() {
             priority: true,
         },
     ] {
-        let query = ReportQuery {
-            span: november(),
-            filter: ReportFilter::default(),
-            grouping,
-        };
+        let query = ReportQuery::new(november(), ReportFilter::default(), grouping);
         let report = ledger.store.report(&query, at(90_000)).await.unwrap();
         let rows: Vec<Totals> = report.rows.iter().map(|row| row.totals.clone()).collect();
         let whole = sums(std::slice::from_ref(&report.totals));
@@ -1078,13 +1074,15 @@ async fn downloads_that_nobody_reads_leave_room_for_everybody_else() {
     .execute(&mut ledger.database.connect().await)
     .await
     .unwrap();
-    let by_model = || ReportQuery {
-        span: november(),
-        filter: ReportFilter::default(),
-        grouping: Grouping {
-            model: true,
-            ..Grouping::NONE
-        },
+    let by_model = || {
+        ReportQuery::new(
+            november(),
+            ReportFilter::default(),
+            Grouping {
+                model: true,
+                ..Grouping::NONE
+            },
+        )
     };
     let mut unread = Vec::new();
     let refused = loop {
@@ -1141,11 +1139,7 @@ async fn an_overview_has_every_day_and_the_largest_first() {
 #[tokio::test]
 async fn a_month_is_closing_until_every_gateway_has_shipped_it() {
     let ledger = filled().await;
-    let query = ReportQuery {
-        span: november(),
-        filter: ReportFilter::default(),
-        grouping: Grouping::NONE,
-    };
+    let query = ReportQuery::new(november(), ReportFilter::default(), Grouping::NONE);
     let end = november().end;
     let later = end + chrono::Duration::minutes(5);
     let report = async |complete_until: DateTime<Utc>| {

@@ -14,7 +14,8 @@ const SIZE: (u32, u32) = (760, 240);
 const TEXT: i32 = 12;
 
 /// Placeholder colours and the custom property that each becomes.
-const COLOURS: [(RGBColor, &str, &str); 4] = [
+const COLOURS: [(RGBColor, &str, &str); 5] = [
+    (QUIET_BAR, "#050505", "var(--chart-bar-quiet)"),
     (BAR, "#010101", "var(--chart-bar)"),
     (GRID, "#020202", "var(--chart-grid)"),
     (AXIS, "#030303", "var(--chart-axis)"),
@@ -24,6 +25,7 @@ const BAR: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
 const AXIS: RGBColor = RGBColor(3, 3, 3);
 const LABEL: RGBColor = RGBColor(4, 4, 4);
+const QUIET_BAR: RGBColor = RGBColor(5, 5, 5);
 
 /// Why a chart could not be drawn; its table is still there.
 #[derive(Debug, thiserror::Error)]
@@ -32,17 +34,25 @@ pub struct ChartError(String);
 
 /// One bar per day, as an SVG element that a figure's caption describes (`labelled_by` is the caption's id).
 pub fn daily_bars(days: &[(NaiveDate, Nanos)], labelled_by: &str) -> Result<String, ChartError> {
+    daily_bars_beside(days, &[], labelled_by)
+}
+
+/// The same before quiet bars of an earlier month: its first day stands behind the first day, and so on.
+pub fn daily_bars_beside(
+    days: &[(NaiveDate, Nanos)],
+    earlier: &[Nanos],
+    labelled_by: &str,
+) -> Result<String, ChartError> {
     let mut svg = String::new();
-    draw(days, &mut svg).map_err(|error| ChartError(error.to_string()))?;
+    draw(days, earlier, &mut svg).map_err(|error| ChartError(error.to_string()))?;
     Ok(dress(&svg, labelled_by))
 }
 
-fn draw(days: &[(NaiveDate, Nanos)], svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-    let values: Vec<f64> = days
-        .iter()
-        .map(|(_, amount)| amount.0.max(0) as f64 / NANOS_PER_UNIT as f64)
-        .collect();
-    let top = ceiling(values.iter().copied().fold(0.0, f64::max));
+fn draw(days: &[(NaiveDate, Nanos)], earlier: &[Nanos], svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+    let height = |amount: &Nanos| amount.0.max(0) as f64 / NANOS_PER_UNIT as f64;
+    let values: Vec<f64> = days.iter().map(|(_, amount)| height(amount)).collect();
+    let earlier: Vec<f64> = earlier.iter().take(days.len()).map(height).collect();
+    let top = ceiling(values.iter().chain(&earlier).copied().fold(0.0, f64::max));
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     let mut chart = ChartBuilder::on(&root)
         .margin_top(10)
@@ -62,6 +72,10 @@ fn draw(days: &[(NaiveDate, Nanos)], svg: &mut String) -> Result<(), Box<dyn std
         .y_label_formatter(&|value| scale_label(*value, top))
         .label_style(("sans-serif", TEXT).into_font().color(&LABEL))
         .draw()?;
+    chart.draw_series(earlier.iter().enumerate().map(|(index, value)| {
+        let left = index as f64;
+        Rectangle::new([(left + 0.05, 0.0), (left + 0.95, *value)], QUIET_BAR.filled())
+    }))?;
     chart.draw_series(values.iter().enumerate().map(|(index, value)| {
         let left = index as f64;
         Rectangle::new([(left + 0.15, 0.0), (left + 0.85, *value)], BAR.filled())

@@ -3,23 +3,26 @@
 use leptos::prelude::*;
 
 /// A column's heading and whether it holds figures.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Column {
-    title: &'static str,
+    title: Oco<'static, str>,
     is_number: bool,
 }
 
 /// A column of words.
-pub const fn words(title: &'static str) -> Column {
+pub fn words(title: impl Into<Oco<'static, str>>) -> Column {
     Column {
-        title,
+        title: title.into(),
         is_number: false,
     }
 }
 
 /// A column of figures, aligned to the right.
-pub const fn figures(title: &'static str) -> Column {
-    Column { title, is_number: true }
+pub fn figures(title: impl Into<Oco<'static, str>>) -> Column {
+    Column {
+        title: title.into(),
+        is_number: true,
+    }
 }
 
 /// A table with these columns; `rows` are `tr` elements.
@@ -37,7 +40,7 @@ pub fn table_with_foot(caption: impl Into<String>, columns: &[Column], rows: Vec
             let class = column.is_number.then_some("number");
             view! {
                 <th scope="col" class=class>
-                    {column.title}
+                    {column.title.clone()}
                 </th>
             }
         })

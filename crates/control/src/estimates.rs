@@ -43,14 +43,12 @@ impl Control {
         lookback: Lookback,
         now: DateTime<Utc>,
     ) -> Result<EstimatesView, ControlError> {
-        let query = ReportQuery {
-            span: lookback.span(now, self.zone().await?),
-            filter: within_reach(actor, filter)?,
-            grouping: Grouping {
-                model: true,
-                ..Grouping::NONE
-            },
+        let by_model = Grouping {
+            model: true,
+            ..Grouping::NONE
         };
+        let span = lookback.span(now, self.zone().await?);
+        let query = ReportQuery::new(span, within_reach(actor, filter)?, by_model);
         let report = self.store.report(&query, now).await?;
         let models = report
             .rows

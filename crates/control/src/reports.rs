@@ -4,9 +4,9 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use domain::limits::{Scope, Target};
 use domain::periods::Month;
-use domain::reports::Grouping;
+use domain::reports::{DayTotals, Grouping};
 use store::reports::ReportQuery;
-pub use store::reports::{Overview, Report, ReportFilter, ReportRow};
+pub use store::reports::{Before, Overview, Report, ReportFilter, ReportRow};
 
 use crate::limits::NodeLimits;
 use crate::usage_csv::UsageCsv;
@@ -47,8 +47,12 @@ pub struct MonthlyReport {
     pub zone: Tz,
     /// The billing currency.
     pub currency: String,
-    /// Rows and sums.
+    /// Rows and sums, beside those of the month before.
     pub report: Report,
+    /// The month day by day.
+    pub days: Vec<DayTotals>,
+    /// The month before day by day.
+    pub days_before: Vec<DayTotals>,
 }
 
 impl Control {
@@ -86,10 +90,14 @@ impl Control {
             ..query.clone()
         };
         let settings = self.settings().await?.settings;
-        let report = self.store.report(&stored(&query, settings.time_zone), now).await?;
+        let zone = settings.time_zone;
+        let report = self.store.report(&stored(&query, zone), now).await?;
+        let days = |month: Month| self.store.report_days(month.span(zone), &query.filter, zone);
         Ok(MonthlyReport {
+            days: days(query.month).await?,
+            days_before: days(query.month.previous()).await?,
             query,
-            zone: settings.time_zone,
+            zone,
             currency: settings.currency,
             report,
         })
@@ -120,6 +128,7 @@ fn stored(query: &MonthlyQuery, zone: Tz) -> ReportQuery {
         span: query.month.span(zone),
         filter: query.filter.clone(),
         grouping: query.grouping,
+        before: Some(query.month.previous().span(zone)),
     }
 }
 

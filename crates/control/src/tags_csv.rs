@@ -3,11 +3,13 @@
 //! A row for each value, whose column `tagged` says `yes`; one for the requests without the tag, where it says `no`; the
 //! total, which is that of the month.
 
-use domain::reports::{Completeness, TagTotals};
+use domain::reports::{Completeness, MonthState, TagTotals};
 use store::tags::{TagRow, TagStream};
 
 use crate::tags::MonthlyTagQuery;
-use crate::usage_csv::{COMPLETENESS_COLUMNS, Lines, MONEY_PLACES, UsageCsv, completeness_cells, pieces, safe_text};
+use crate::usage_csv::{
+    COMPLETENESS_COLUMNS, Lines, MONEY_PLACES, UsageCsv, completeness_cells, pieces, safe_text, state_suffix,
+};
 
 /// The report as a file.
 pub(crate) fn file(query: &MonthlyTagQuery, currency: &str, report: TagStream) -> UsageCsv {
@@ -17,6 +19,7 @@ pub(crate) fn file(query: &MonthlyTagQuery, currency: &str, report: TagStream) -
         completeness,
         rows,
     } = report;
+    let file_name = file_name(query, completeness.state);
     let lines = TagLines {
         month: query.month.to_string(),
         name: query.name.clone(),
@@ -26,13 +29,13 @@ pub(crate) fn file(query: &MonthlyTagQuery, currency: &str, report: TagStream) -
         rows_written: 0,
     };
     UsageCsv {
-        file_name: file_name(query),
+        file_name,
         bytes: pieces(header(currency), rows, lines),
     }
 }
 
 /// A tag's name may hold anything, a file's name may not.
-fn file_name(query: &MonthlyTagQuery) -> String {
+fn file_name(query: &MonthlyTagQuery, state: MonthState) -> String {
     let name: String = query
         .name
         .chars()
@@ -41,7 +44,11 @@ fn file_name(query: &MonthlyTagQuery) -> String {
             _ => '-',
         })
         .collect();
-    format!("tollgate-usage-{}-by-tag-{name}.csv", query.month)
+    format!(
+        "tollgate-usage-{}{}-by-tag-{name}.csv",
+        query.month,
+        state_suffix(state)
+    )
 }
 
 struct TagLines {

@@ -1,5 +1,6 @@
 //! The monthly report as CSV, made row by row.
 //!
+//! One column for each reason of a refusal, whether or not it came up, so that every file has the same columns.
 //! UTF-8, comma, CRLF, one header line. Rows are numbered in the first column; the last line says `total` there and how
 //! many rows precede it in the second, so that a file that was cut off is seen to be. Money has nine decimals, the
 //! currency is in the column's name. Names that came from people cannot become formulas in a spreadsheet.
@@ -8,10 +9,11 @@ use std::fmt;
 
 use domain::money::Nanos;
 use domain::periods::Month;
-use domain::reports::{Completeness, Grouping, Totals};
+use domain::refusals::RefusalCode;
+use domain::reports::{Completeness, Grouping, MonthState, Totals};
 use futures_util::stream::{self, BoxStream, StreamExt};
 use store::StoreError;
-use store::reports::{ReportRow, ReportStream};
+use store::reports::{Before, ReportRow, ReportStream};
 
 use crate::ControlError;
 
@@ -19,12 +21,14 @@ use crate::ControlError;
 pub(crate) const MONEY_PLACES: u32 = 9;
 /// The last two columns of every file.
 pub(crate) const COMPLETENESS_COLUMNS: [&str; 2] = ["month_state", "complete_until"];
+/// Shares of requests that were as fast or faster, by the latency histograms.
+const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)];
 /// Rows that make one piece of the stream.
 const ROWS_PER_CHUNK: usize = 256;
 
 /// A report to be downloaded.
 pub struct UsageCsv {
-    /// `tollgate-usage-2026-11-by-tenant.csv`.
+    /// `tollgate-usage-2026-11-by-tenant.csv`; `tollgate-usage-2026-11-open-by-tenant.csv` while the month can change.
     pub file_name: String,
     /// The bytes in pieces. An error ends them before the line of totals.
     pub bytes: BoxStream<'static, Result<Vec<u8>, ControlError>>,
@@ -45,25 +49,28 @@ impl UsageCsv {
     pub(crate) fn new(month: Month, grouping: Grouping, currency: &str, report: ReportStream) -> Self {
         let ReportStream {
             totals,
+            before,
             completeness,
             rows,
         } = report;
+        let file_name = file_name(month, grouping, completeness.state);
         let lines = UsageLines {
             grouping,
             month: month.to_string(),
             completeness,
             totals,
+            before,
             rows_written: 0,
         };
         Self {
-            file_name: file_name(month, grouping),
+            file_name,
             bytes: pieces(header(grouping, currency), rows, lines),
         }
     }
 }
 
-/// The file's name.
-fn file_name(month: Month, grouping: Grouping) -> String {
+/// The file's name. What can still change says so.
+fn file_name(month: Month, grouping: Grouping, state: MonthState) -> String {
     let by = [
         (grouping.tenant, "tenant"),
         (grouping.user, "user"),
@@ -76,10 +83,19 @@ fn file_name(month: Month, grouping: Grouping) -> String {
         .filter(|(is_in, _)| *is_in)
         .map(|(_, word)| word)
         .collect();
-    if by.is_empty() {
-        format!("tollgate-usage-{month}.csv")
-    } else {
-        format!("tollgate-usage-{month}-by-{}.csv", by.join("-"))
+    let by = match by.as_slice() {
+        [] => String::new(),
+        by => format!("-by-{}", by.join("-")),
+    };
+    format!("tollgate-usage-{month}{}{by}.csv", state_suffix(state))
+}
+
+/// What a file's name says of a month that can still change.
+pub(crate) fn state_suffix(state: MonthState) -> &'static str {
+    match state {
+        MonthState::Open => "-open",
+        MonthState::Closing => "-closing",
+        MonthState::Final => "",
     }
 }
 
@@ -155,6 +171,7 @@ struct UsageLines {
     month: String,
     completeness: Completeness,
     totals: Totals,
+    before: Before,
     rows_written: u64,
 }
 
@@ -184,20 +201,20 @@ impl Lines for UsageLines {
         if self.grouping.priority {
             cells.push(row.priority.map(|priority| priority.to_string()).unwrap_or_default());
         }
-        self.sums(&mut cells, &row.totals);
+        self.sums(&mut cells, &row.totals, row.before, row.budget);
         cells
     }
 
     fn end(&mut self) -> Vec<Vec<String>> {
         let mut cells = vec!["total".to_owned(), self.rows_written.to_string(), self.month.clone()];
         cells.resize(cells.len() + group_columns(self.grouping).len(), String::new());
-        self.sums(&mut cells, &self.totals);
+        self.sums(&mut cells, &self.totals, self.before, None);
         vec![cells]
     }
 }
 
 impl UsageLines {
-    fn sums(&self, cells: &mut Vec<String>, totals: &Totals) {
+    fn sums(&self, cells: &mut Vec<String>, totals: &Totals, before: Before, budget: Option<Nanos>) {
         let usage = &totals.usage;
         let counts = [
             totals.requests,
@@ -222,9 +239,39 @@ impl UsageLines {
             totals.expected_cost,
             totals.overrun,
         ];
-        cells.extend(amounts.into_iter().map(|amount: Nanos| amount.to_decimal(MONEY_PLACES)));
+        let money = |amount: Nanos| amount.to_decimal(MONEY_PLACES);
+        cells.extend(amounts.into_iter().map(money));
+        cells.push(percent(totals.estimate_error_percent()));
+        cells.push(budget.map(money).unwrap_or_default());
+        cells.push(percent(
+            budget.and_then(|budget| share_percent(totals.charged(), budget)),
+        ));
+        cells.push(before.requests.to_string());
+        cells.push(money(before.charged));
+        for latencies in [&totals.first_byte_latencies, &totals.total_latencies] {
+            let quantiles = QUANTILES.map(|(_, quantile)| latencies.quantile_ms(quantile));
+            cells.extend(quantiles.map(|ms| ms.map(|ms| ms.to_string()).unwrap_or_default()));
+        }
+        cells.push(totals.mean_queue_ms().map(|ms| ms.to_string()).unwrap_or_default());
+        cells.extend(refusal_codes().map(|code| totals.refusals.get(code.as_str()).unwrap_or(&0).to_string()));
         cells.extend(completeness_cells(&self.completeness));
     }
+}
+
+/// The codes that count as refused.
+fn refusal_codes() -> impl Iterator<Item = RefusalCode> {
+    let is_refusal = |code: &RefusalCode| *code != RefusalCode::Replayed;
+    RefusalCode::ALL.into_iter().filter(is_refusal)
+}
+
+/// A percentage with one decimal.
+fn percent(percent: Option<f64>) -> String {
+    percent.map(|percent| format!("{percent:.1}")).unwrap_or_default()
+}
+
+/// How much of a budget is charged; nothing for a budget of zero.
+fn share_percent(charged: Nanos, budget: Nanos) -> Option<f64> {
+    (budget.0 > 0).then(|| charged.0 as f64 * 100.0 / budget.0 as f64)
 }
 
 /// The cells of the last two columns of every file.
@@ -258,9 +305,18 @@ fn header(grouping: Grouping, currency: &str) -> Vec<String> {
         ]
         .map(str::to_owned),
     );
-    names.extend(
-        ["cost", "adjusted_cost", "charged", "expected_cost", "overrun"].map(|name| format!("{name}_{currency}")),
-    );
+    let money = |name: &str| format!("{name}_{currency}");
+    names.extend(["cost", "adjusted_cost", "charged", "expected_cost", "overrun"].map(money));
+    names.push("estimate_error_percent".to_owned());
+    names.push(money("budget"));
+    names.push("budget_share_percent".to_owned());
+    names.push("month_before_requests".to_owned());
+    names.push(money("month_before_charged"));
+    for of in ["first_byte_ms", "total_ms"] {
+        names.extend(QUANTILES.map(|(name, _)| format!("{of}_{name}")));
+    }
+    names.push("mean_queue_ms".to_owned());
+    names.extend(refusal_codes().map(|code| format!("refused_{code}")));
     names.extend(COMPLETENESS_COLUMNS.map(str::to_owned));
     names
 }

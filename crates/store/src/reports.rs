@@ -68,6 +68,55 @@ pub struct ReportQuery {
     pub filter: ReportFilter,
     /// By what it is divided.
     pub grouping: Grouping,
+    /// The span that it is compared with, if any.
+    pub before: Option<Span>,
+}
+
+impl ReportQuery {
+    /// A report that is compared with nothing.
+    pub fn new(span: Span, filter: ReportFilter, grouping: Grouping) -> Self {
+        Self {
+            span,
+            filter,
+            grouping,
+            before: None,
+        }
+    }
+
+    /// Whose monthly budgets its rows can be measured against: a row must hold everything that counts in its node's budget.
+    fn budgeted(&self) -> Option<&'static str> {
+        let (filter, grouping) = (&self.filter, self.grouping);
+        let is_divided_by =
+            |divisions: [bool; 4]| divisions == [grouping.user, grouping.key, grouping.model, grouping.priority];
+        let cuts = [
+            filter.owner.is_some(),
+            filter.user.is_some(),
+            filter.key.is_some(),
+            filter.model.is_some() || filter.priority.is_some(),
+        ];
+        let (user, key, model) = (
+            is_divided_by([true, false, false, false]),
+            is_divided_by([false, true, false, false]),
+            is_divided_by([false, false, true, false]) && !grouping.tenant,
+        );
+        let tenant = is_divided_by([false; 4]) && grouping.tenant;
+        match cuts {
+            [_, false, _, false] if key => Some("key"),
+            [false, _, false, false] if user => Some("user"),
+            [false, false, false, false] if tenant => Some("tenant"),
+            [false, false, false, false] if model && filter.tenant.is_none() => Some("model"),
+            _ => None,
+        }
+    }
+}
+
+/// What was charged in the span before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// Requests that ran.
+    pub requests: u64,
+    /// Cost and adjustments.
+    pub charged: Nanos,
 }
 
 /// One row of a report. What the report is not divided by is `None`.
@@ -93,6 +142,11 @@ pub struct ReportRow {
     pub priority: Option<Priority>,
     /// The sums.
     pub totals: Totals,
+    /// The same row's of the span before; zero where there is none to compare with.
+    pub before: Before,
+    /// The monthly cost budget, as it is now, of the tenant, user, key or model that the row is about; `None` without one, and
+    /// where the report is divided by more or leaves something out.
+    pub budget: Option<Nanos>,
 }
 
 /// A report read whole.
@@ -104,6 +158,8 @@ pub struct Report {
     pub is_cut: bool,
     /// Over everything, rows beyond the bound included.
     pub totals: Totals,
+    /// Over everything of the span before.
+    pub before: Before,
     /// How complete it is.
     pub completeness: Completeness,
 }
@@ -112,6 +168,8 @@ pub struct Report {
 pub struct ReportStream {
     /// Over all the rows that follow.
     pub totals: Totals,
+    /// Over everything of the span before, what has no row in this one included.
+    pub before: Before,
     /// How complete it is.
     pub completeness: Completeness,
     /// The largest first. Holds a connection until it ends or is dropped.
@@ -139,17 +197,18 @@ impl Store {
     /// A report, whole.
     pub async fn report(&self, query: &ReportQuery, now: DateTime<Utc>) -> Result<Report, StoreError> {
         let mut snapshot = self.begin_snapshot().await?;
-        let source = Source::of(&mut snapshot, query.span).await?;
+        let source = Sources::of(&mut snapshot, query).await?;
         let mut rows = read_rows(&mut snapshot, source, query, REPORT_ROWS_MAX + 1).await?;
         let is_cut = rows.len() > REPORT_ROWS_MAX as usize;
         rows.truncate(REPORT_ROWS_MAX as usize);
-        let totals = read_totals(&mut snapshot, source, query).await?;
+        let (totals, before) = read_totals(&mut snapshot, source, query).await?;
         let completeness = read_completeness(&mut snapshot, query.span, now).await?;
         snapshot.commit().await?;
         Ok(Report {
             rows,
             is_cut,
             totals,
+            before,
             completeness,
         })
     }
@@ -157,11 +216,12 @@ impl Store {
     /// A report as a stream in constant memory, rows and totals from one snapshot.
     pub async fn stream_report(&self, query: ReportQuery, now: DateTime<Utc>) -> Result<ReportStream, StoreError> {
         let (mut snapshot, place) = self.begin_stream().await?;
-        let source = Source::of(&mut snapshot, query.span).await?;
-        let totals = read_totals(&mut snapshot, source, &query).await?;
+        let source = Sources::of(&mut snapshot, &query).await?;
+        let (totals, before) = read_totals(&mut snapshot, source, &query).await?;
         let completeness = read_completeness(&mut snapshot, query.span, now).await?;
         Ok(ReportStream {
             totals,
+            before,
             completeness,
             rows: stream_rows(snapshot, PlacedQuery { query, source }, place),
         })
@@ -196,13 +256,14 @@ impl Store {
             span,
             filter: filter.clone(),
             grouping,
+            before: None,
         };
         let none = Grouping::NONE;
         let mut snapshot = self.begin_snapshot().await?;
-        let source = Source::of(&mut snapshot, span).await?;
+        let source = Sources::of(&mut snapshot, &query(none)).await?;
         let overview = Overview {
-            totals: read_totals(&mut snapshot, source, &query(none)).await?,
-            days: read_days(&mut snapshot, source, span, filter, zone).await?,
+            totals: read_totals(&mut snapshot, source, &query(none)).await?.0,
+            days: read_days(&mut snapshot, source.span, span, filter, zone).await?,
             top_tenants: read_rows(
                 &mut snapshot,
                 source,
@@ -222,6 +283,13 @@ impl Store {
         };
         snapshot.commit().await?;
         Ok(overview)
+    }
+
+    /// The days of `span` in `zone`, in order; at most [`DAYS_MAX`].
+    pub async fn report_days(&self, span: Span, filter: &ReportFilter, zone: Tz) -> Result<Vec<DayTotals>, StoreError> {
+        let mut connection = self.pool().acquire().await?;
+        let source = Source::of(&mut connection, span).await?;
+        read_days(&mut connection, source, span, filter, zone).await
     }
 
     /// How complete sums over `span` are.
@@ -285,7 +353,7 @@ pub(crate) trait RowsQuery: Send + Sync + 'static {
 /// A report and from where it is read.
 struct PlacedQuery {
     query: ReportQuery,
-    source: Source,
+    source: Sources,
 }
 
 impl RowsQuery for PlacedQuery {
@@ -337,9 +405,27 @@ impl Source {
     }
 }
 
+/// From where a report is read, and what it is compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sources {
+    span: Source,
+    before: Source,
+}
+
+impl Sources {
+    pub(crate) async fn of(connection: &mut PgConnection, query: &ReportQuery) -> Result<Self, StoreError> {
+        let span = Source::of(connection, query.span).await?;
+        let before = match query.before {
+            Some(before) => Source::of(connection, before).await?,
+            None => Source::Buckets,
+        };
+        Ok(Self { span, before })
+    }
+}
+
 async fn read_rows(
     connection: &mut PgConnection,
-    source: Source,
+    source: Sources,
     query: &ReportQuery,
     rows_max: u32,
 ) -> Result<Vec<ReportRow>, StoreError> {
@@ -348,24 +434,33 @@ async fn read_rows(
 
 pub(crate) async fn read_totals(
     connection: &mut PgConnection,
-    source: Source,
+    source: Sources,
     query: &ReportQuery,
-) -> Result<Totals, StoreError> {
+) -> Result<(Totals, Before), StoreError> {
     let whole = ReportQuery {
         grouping: Grouping::NONE,
         ..query.clone()
     };
     let row = read_rows(connection, source, &whole, 1).await?.into_iter().next();
-    Ok(row.map(|row| row.totals).unwrap_or_default())
+    Ok(row.map(|row| (row.totals, row.before)).unwrap_or_default())
 }
 
 fn rows<'c>(
     connection: &'c mut PgConnection,
-    source: Source,
+    source: Sources,
     query: &'c ReportQuery,
     rows_max: i64,
 ) -> BoxStream<'c, Result<ReportRow, StoreError>> {
-    let ReportQuery { span, filter, grouping } = query;
+    let ReportQuery {
+        span,
+        filter,
+        grouping,
+        before,
+    } = query;
+    let (budgeted, budget_class) = match query.budgeted() {
+        Some(kind) => (Some(kind), (kind != "model").then_some(kind)),
+        None => (None, None),
+    };
     sqlx::query_as!(
         ReportColumns,
         r#"
@@ -478,6 +573,46 @@ fn rows<'c>(
             select tenant_id, user_id, key_id, model, priority, jsonb_object_agg(code, refusals) as refusals
             from refused_by_code
             group by 1, 2, 3, 4, 5
+        ),
+        kept_before as (
+            select tenant_id, user_id, key_id, model, priority, requests, cost_nanos, adjusted_cost_nanos
+            from settlement_month_rollups
+            where month = $16
+            union all
+            select tenant_id, user_id, key_id, model, priority, requests, cost_nanos, adjusted_cost_nanos
+            from settlement_rollups
+            where $16::date is null
+                and bucket_start >= $17::timestamptz
+                and bucket_start < $18::timestamptz
+        ),
+        used_before as (
+            select
+                case when $1 then tenant_id else '00000000-0000-0000-0000-000000000000' end as tenant_id,
+                case when $2 then user_id else '' end as user_id,
+                case when $3 then key_id else '00000000-0000-0000-0000-000000000000' end as key_id,
+                case when $4 then model else '' end as model,
+                case when $5 then priority else '' end as priority,
+                sum(requests) as before_requests,
+                sum(cost_nanos + adjusted_cost_nanos) as before_charged_nanos
+            from kept_before
+            where ($8::uuid is null or tenant_id = $8)
+                and ($9::uuid is null or user_id = $9::text
+                    or key_id in (select keys.id from keys where owner_id = $9))
+                and ($10::text is null or user_id = $10)
+                and ($11::uuid is null or key_id = $11)
+                and ($12::text is null or model = $12)
+                and ($13::text is null or priority = $13)
+            group by 1, 2, 3, 4, 5
+        ),
+        page as (
+            select *
+            from used
+            full join refused using (tenant_id, user_id, key_id, model, priority)
+            left join used_before using (tenant_id, user_id, key_id, model, priority)
+            order by
+                coalesce(cost_nanos, 0) + coalesce(adjusted_cost_nanos, 0) desc, coalesce(requests, 0) desc,
+                tenant_id, user_id, key_id, model, priority
+            limit $14
         )
         select
             grouped.tenant_id as "tenant_id!",
@@ -511,17 +646,45 @@ fn rows<'c>(
             coalesce(queue_ms, 0)::bigint as "queue_ms!",
             coalesce(total_ms_histogram, '{}')::bigint[] as "total_ms_histogram!",
             coalesce(first_byte_ms_histogram, '{}')::bigint[] as "first_byte_ms_histogram!",
-            coalesce(refusals, '{}') as "refusals!: Json<BTreeMap<String, u64>>"
-        from (
-            select * from used full join refused using (tenant_id, user_id, key_id, model, priority)
-        ) as grouped
+            coalesce(refusals, '{}') as "refusals!: Json<BTreeMap<String, u64>>",
+            coalesce(before_requests, 0)::bigint as "before_requests!",
+            coalesce(before_charged_nanos, 0)::bigint as "before_charged_nanos!",
+            budget.value as "budget?"
+        from page as grouped
         left join tenants on tenants.id = grouped.tenant_id
         left join keys on keys.id = grouped.key_id
         left join people on people.id::text = grouped.user_id
+        left join lateral (
+            -- The narrowest: the node's own, its tenant's for each of its kind, its plan's.
+            select value
+            from limits
+            where $19::text is not null
+                and limits.removed_at is null
+                and dimension = 'budget_cost'
+                and period = 'month'
+                and mode = 'enforce'
+                and limits.model is null
+                and limits.priority is null
+                -- Only whole budgets: others' part of a key's use is not in its owner's report.
+                and ($9::uuid is null or keys.owner_id = $9)
+                and (
+                    class is null and scope_kind = $19 and scope_id = case $19
+                        when 'tenant' then grouped.tenant_id::text
+                        when 'user' then grouped.tenant_id || '/' || nullif(grouped.user_id, '')
+                        when 'key' then grouped.key_id::text
+                        else grouped.model
+                    end
+                    or (class = $20 or class = 'end_user' and $20 = 'user' and people.id is null)
+                        and (scope_kind = 'tenant' and scope_id = grouped.tenant_id::text
+                            or scope_kind = 'plan' and scope_id = tenants.plan_id::text)
+                        and (class <> 'user' or grouped.user_id <> '')
+                )
+            order by class is not null, scope_kind = 'plan', class = 'user'
+            limit 1
+        ) as budget on true
         order by
             coalesce(cost_nanos, 0) + coalesce(adjusted_cost_nanos, 0) desc, coalesce(requests, 0) desc,
             grouped.tenant_id, grouped.user_id, grouped.key_id, grouped.model, grouped.priority
-        limit $14
         "#,
         grouping.has_tenant(),
         grouping.user,
@@ -537,7 +700,12 @@ fn rows<'c>(
         filter.model,
         filter.priority.map(Priority::as_str),
         rows_max,
-        source.month(),
+        source.span.month(),
+        source.before.month(),
+        before.map(|before| before.start),
+        before.map(|before| before.end),
+        budgeted,
+        budget_class,
     )
     .fetch(connection)
     .map(|row| row?.into_row())
@@ -577,6 +745,9 @@ struct ReportColumns {
     total_ms_histogram: Vec<i64>,
     first_byte_ms_histogram: Vec<i64>,
     refusals: Json<BTreeMap<String, u64>>,
+    before_requests: i64,
+    before_charged_nanos: i64,
+    budget: Option<i64>,
 }
 
 impl ReportColumns {
@@ -622,6 +793,11 @@ impl ReportColumns {
                 first_byte_latencies: latencies(&self.first_byte_ms_histogram),
                 refusals: self.refusals.0,
             },
+            before: Before {
+                requests: count(self.before_requests),
+                charged: Nanos(self.before_charged_nanos),
+            },
+            budget: self.budget.map(Nanos),
         })
     }
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::policy::count;
 use crate::reports::{
-    REPORT_ROWS_MAX, ReportFilter, ReportQuery, RowsQuery, Source, read_completeness, read_totals, stream_rows,
+    REPORT_ROWS_MAX, ReportFilter, ReportQuery, RowsQuery, Sources, read_completeness, read_totals, stream_rows,
 };
 use crate::{Store, StoreError};
 
@@ -136,17 +136,14 @@ impl Store {
 
 /// The sums over all requests, and over those without a tag of the name.
 async fn read_sums(connection: &mut PgConnection, query: &TagQuery) -> Result<(TagTotals, TagTotals), StoreError> {
-    let everything = ReportQuery {
-        span: query.span,
-        filter: ReportFilter {
-            tenant: query.filter.tenant,
-            owner: query.filter.owner,
-            ..ReportFilter::default()
-        },
-        grouping: Grouping::NONE,
+    let filter = ReportFilter {
+        tenant: query.filter.tenant,
+        owner: query.filter.owner,
+        ..ReportFilter::default()
     };
-    let source = Source::of(connection, query.span).await?;
-    let totals = TagTotals::of(&read_totals(connection, source, &everything).await?);
+    let everything = ReportQuery::new(query.span, filter, Grouping::NONE);
+    let sources = Sources::of(connection, &everything).await?;
+    let totals = TagTotals::of(&read_totals(connection, sources, &everything).await?.0);
     let tagged = rows(connection, query, false, 1).try_next().await?;
     let tagged = tagged.map(|row| row.totals).unwrap_or_default();
     Ok((totals, totals.without(&tagged)))

@@ -27,17 +27,14 @@ async fn differences(store: &Store) -> Vec<RollupDifference> {
 }
 
 fn by_everything(span: Span) -> ReportQuery {
-    ReportQuery {
-        span,
-        filter: ReportFilter::default(),
-        grouping: Grouping {
-            tenant: true,
-            user: true,
-            key: true,
-            model: true,
-            priority: true,
-        },
-    }
+    let everything = Grouping {
+        tenant: true,
+        user: true,
+        key: true,
+        model: true,
+        priority: true,
+    };
+    ReportQuery::new(span, ReportFilter::default(), everything)
 }
 
 /// What reports and charts say of every month.
@@ -59,7 +56,7 @@ async fn a_months_sums_say_what_its_15_minute_sums_say_in_every_zone() {
     for zone in ZONES {
         let ledger = filled().await;
         let before = said(&ledger.store, zone).await;
-        assert!(before[1].0.rows.len() > 20);
+        assert!(before[1].0.rows.len() > 10, "{}", before[1].0.rows.len());
         // Half of it is there when the calendar is made, half comes after.
         ledger.store.prepare_calendar(zone).await.unwrap();
         assert_eq!(said(&ledger.store, zone).await, before, "{zone}");

@@ -3,12 +3,10 @@
 use axum::Extension;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use control::reports::{MonthlyQuery, MonthlyReport, ReportFilter, ReportRow};
+use control::reports::{MonthlyReport, ReportFilter};
 use control::usage_csv::UsageCsv;
-use domain::ids::TenantId;
-use domain::key_text::masked;
 use domain::periods::Month;
-use domain::reports::{Completeness, Grouping, MonthState, Totals};
+use domain::reports::{Completeness, MonthState};
 use http::header;
 use leptos::prelude::*;
 
@@ -19,40 +17,38 @@ use crate::page::{self, Page};
 use crate::pages::estimates;
 use crate::pages::overview::completeness;
 use crate::shell;
-use crate::table::{self, Column, Tone, badge, figures, words};
+use crate::table::{self, Tone, badge};
 use crate::visit::{Visit, Visitor};
 
+use asked::{Asked, DIVISIONS, Figures, is_divided_by};
+use month_chart::month_chart;
+
+mod asked;
+mod figures;
+mod month_chart;
 mod tags;
 
 /// Where the page is.
 const PATH: &str = "/reports";
 /// Where the CSV is.
 pub const CSV_PATH: &str = "/reports/monthly.csv";
-/// What a report can be divided by: the query's word and the heading.
-const DIVISIONS: [(&str, &str); 5] = [
-    ("tenant", "Tenant"),
-    ("user", "User"),
-    ("key", "Key"),
-    ("model", "Model"),
-    ("priority", "Priority"),
-];
-
 /// The report as a page.
 pub fn view() -> AnyView {
     page::behind_the_door(|visit| async move {
         let visitor = visit.visitor()?;
-        let (query, problem) = query(&visit, visitor);
+        let (asked, problem) = Asked::read(&visit, visitor);
         if let Some(tag) = tag(&visit) {
-            return tags::page(&visit, visitor, &query, tag, problem).await;
+            return tags::page(&visit, visitor, &asked, tag, problem).await;
         }
+        let query = &asked.query;
         let report = visit
             .state
             .control
-            .monthly_report(&visitor.actor, &query, visit.now())
+            .monthly_report(&visitor.actor, query, visit.now())
             .await?;
         let format = &visit.format;
-        let csv = format!("{CSV_PATH}?{}", query_text(&query));
-        let actions = view! { <a class="button button-primary" href=csv download="">"Download CSV"</a> };
+        let actions =
+            view! { <a class="button button-primary" href=asked.csv_address() download="">"Download CSV"</a> };
         let cut = report.report.is_cut.then(|| view! {
             <p class="notice notice-warning">
                 {format!("Only the {} largest rows are shown; the totals and the CSV contain all of them.", format::count(report.report.rows.len() as u64))}
@@ -61,7 +57,7 @@ pub fn view() -> AnyView {
         let listed = if report.report.rows.is_empty() {
             table::empty("Nothing happened in this month.", ().into_any())
         } else {
-            sums(&report, format)
+            view! { {figures_tabs(&asked)} {figures::table(&report, &asked, format)} }.into_any()
         };
         let content = view! {
             {shell::page_head(
@@ -70,8 +66,10 @@ pub fn view() -> AnyView {
                 actions.into_any(),
             )}
             {tabs(PATH)}
-            {choices(&visit, visitor, &query, None, problem).await?}
+            {choices(&visit, visitor, &asked, None, problem).await?}
+            {narrowed(&report, &asked)}
             {state_line(&report.report.completeness, format)}
+            {month_chart(&report, format)}
             {cut}
             {listed}
         };
@@ -101,17 +99,17 @@ pub async fn csv(Extension(visit): Extension<Visit>) -> Response {
 
 async fn file(visit: &Visit) -> Result<Response, PageError> {
     let visitor = visit.visitor()?;
-    let (query, problem) = query(visit, visitor);
+    let (asked, problem) = Asked::read(visit, visitor);
     if problem.is_some() {
         return Err(PageError::Malformed);
     }
     let control = &visit.state.control;
     let csv = match tag(visit) {
         Some(name) => {
-            let query = tags::query(&query, name);
+            let query = tags::query(&asked.query, name);
             control.monthly_tag_csv(&visitor.actor, &query, visit.now()).await?
         }
-        None => control.monthly_csv(&visitor.actor, &query, visit.now()).await?,
+        None => control.monthly_csv(&visitor.actor, &asked.query, visit.now()).await?,
     };
     let headers = [
         (header::CONTENT_TYPE, UsageCsv::MEDIA_TYPE.to_owned()),
@@ -128,82 +126,15 @@ fn tag(visit: &Visit) -> Option<String> {
     visit.query("tag")
 }
 
-/// What the address asks for, and what is wrong with it.
-fn query(visit: &Visit, visitor: &Visitor) -> (MonthlyQuery, Option<String>) {
-    let mut problem = None;
-    let this_month = Month::containing(visit.now(), visit.format.zone());
-    let month = match visit.query("month").map(|text| text.parse::<Month>()) {
-        None => this_month,
-        Some(Ok(month)) => month,
-        Some(Err(error)) => {
-            problem = Some(error.to_string());
-            this_month
-        }
-    };
-    let tenant = match visit.query("tenant").map(|text| text.parse::<TenantId>()) {
-        None => None,
-        Some(Ok(tenant)) => Some(tenant),
-        Some(Err(_)) => {
-            problem = Some("choose a tenant from the list".to_owned());
-            None
-        }
-    };
-    let by = visit.queries("by");
-    let has = |word: &str| by.iter().any(|chosen| chosen == word);
-    let is_default = by.is_empty();
-    let grouping = Grouping {
-        tenant: has("tenant") || (is_default && visitor.sees_everything()),
-        user: has("user"),
-        key: has("key") || (is_default && !visitor.sees_everything()),
-        model: has("model"),
-        priority: has("priority"),
-    };
-    let filter = ReportFilter {
-        tenant,
-        ..ReportFilter::default()
-    };
-    (
-        MonthlyQuery {
-            month,
-            filter,
-            grouping,
-        },
-        problem,
-    )
-}
-
-/// The query as an address states it.
-fn query_text(query: &MonthlyQuery) -> String {
-    let mut text = format!("month={}", query.month);
-    if let Some(tenant) = query.filter.tenant {
-        text.push_str(&format!("&tenant={tenant}"));
-    }
-    for (word, _) in DIVISIONS {
-        if is_divided_by(query.grouping, word) {
-            text.push_str(&format!("&by={word}"));
-        }
-    }
-    text
-}
-
-fn is_divided_by(grouping: Grouping, word: &str) -> bool {
-    match word {
-        "tenant" => grouping.tenant,
-        "user" => grouping.user,
-        "key" => grouping.key,
-        "model" => grouping.model,
-        _ => grouping.priority,
-    }
-}
-
 async fn choices(
     visit: &Visit,
     visitor: &Visitor,
-    query: &MonthlyQuery,
+    asked: &Asked,
     tag: Option<&str>,
     problem: Option<String>,
 ) -> Result<AnyView, PageError> {
     let form = Filled::<()>::blank(());
+    let query = &asked.query;
     let tags = tags::field(visit, visitor, query, tag).await?;
     let tenants = if visitor.sees_everything() {
         let tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
@@ -240,12 +171,14 @@ async fn choices(
         }
     });
     let problem = problem.map(|problem| view! { <p class="notice notice-bad" role="alert">{problem}</p> });
-    let previous = address_of(query.month.previous(), query, tag);
-    let next = address_of(query.month.next(), query, tag);
+    let previous = address_of(query.month.previous(), asked, tag);
+    let next = address_of(query.month.next(), asked, tag);
+    let kept = kept_fields(asked);
     let has_next = query.month < Month::containing(visit.now(), visit.format.zone());
     Ok(view! {
         {problem}
         <form class="card" method="get" action=PATH>
+            {kept}
             <div class="filters">
                 {form.text(Field::new("month", "Month").month(), &query.month.to_string())}
                 {tenants}
@@ -264,12 +197,89 @@ async fn choices(
     .into_any())
 }
 
-fn address_of(month: Month, query: &MonthlyQuery, tag: Option<&str>) -> String {
-    let query = MonthlyQuery { month, ..query.clone() };
+fn address_of(month: Month, asked: &Asked, tag: Option<&str>) -> String {
+    let other = asked.of(month);
     match tag {
-        Some(tag) => format!("{PATH}?{}", tags::query_text(&query, tag)),
-        None => format!("{PATH}?{}", query_text(&query)),
+        Some(tag) => tags::page_address(&other.query, tag),
+        None => other.address(),
     }
+}
+
+/// What the form has no field for and keeps all the same.
+fn kept_fields(asked: &Asked) -> AnyView {
+    let filter = &asked.query.filter;
+    let figures = (asked.figures != Figures::default()).then(|| asked.figures.as_str().to_owned());
+    [
+        ("user", filter.user.clone()),
+        ("key", filter.key.map(|key| key.to_string())),
+        ("model", filter.model.clone()),
+        ("priority", filter.priority.map(|priority| priority.to_string())),
+        ("show", figures),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some(view! { <input type="hidden" name=name value=value? /> }))
+    .collect_view()
+    .into_any()
+}
+
+/// What the report is narrowed to beside the tenant, each with a link that takes it away.
+fn narrowed(report: &MonthlyReport, asked: &Asked) -> AnyView {
+    let filter = &asked.query.filter;
+    let without = |change: fn(&mut ReportFilter)| asked.within(change, asked.query.grouping).address();
+    let row = report.report.rows.first();
+    let user_name = row.and_then(|row| row.user_name.clone());
+    let key_name = row.and_then(|row| row.key_name.clone());
+    let parts = [
+        (
+            "User",
+            filter
+                .user
+                .as_ref()
+                .map(|user| user_name.unwrap_or_else(|| user.clone())),
+            without(|filter| filter.user = None),
+        ),
+        (
+            "Key",
+            filter.key.map(|key| key_name.unwrap_or_else(|| key.to_string())),
+            without(|filter| filter.key = None),
+        ),
+        ("Model", filter.model.clone(), without(|filter| filter.model = None)),
+        (
+            "Priority",
+            filter.priority.map(|priority| priority.to_string()),
+            without(|filter| filter.priority = None),
+        ),
+    ];
+    let parts: Vec<AnyView> = parts
+        .into_iter()
+        .filter_map(|(kind, value, href)| {
+            let value = value?;
+            let label = format!("Show every {} again", kind.to_lowercase());
+            Some(
+                view! {
+                    <span class="badge">{format!("{kind}: {value}")}</span>
+                    <a href=href aria-label=label>"remove"</a>
+                }
+                .into_any(),
+            )
+        })
+        .collect();
+    if parts.is_empty() {
+        return ().into_any();
+    }
+    view! { <p class="actions">"Only "{parts}</p> }.into_any()
+}
+
+/// Links to the table's other figures.
+fn figures_tabs(asked: &Asked) -> AnyView {
+    let links = Figures::ALL
+        .into_iter()
+        .map(|figures| {
+            let current = (figures == asked.figures).then_some("page");
+            view! { <a class="button" href=asked.with(figures).address() aria-current=current>{figures.title()}</a> }
+        })
+        .collect_view();
+    view! { <nav class="actions" aria-label="Figures">{links}</nav> }.into_any()
 }
 
 /// The month's state, and how complete its sums are.
@@ -284,124 +294,4 @@ fn state_badge(state: MonthState) -> AnyView {
         MonthState::Final => Tone::Good,
     };
     badge(state.as_str(), tone)
-}
-
-fn sums(report: &MonthlyReport, format: &Format) -> AnyView {
-    let grouping = report.query.grouping;
-    let mut columns: Vec<Column> = Vec::new();
-    if grouping.has_tenant() {
-        columns.push(words("Tenant"));
-    }
-    let rest = [
-        (grouping.user, "User"),
-        (grouping.key, "Key"),
-        (grouping.model, "Model"),
-        (grouping.priority, "Priority"),
-    ];
-    columns.extend(
-        rest.into_iter()
-            .filter(|(is_in, _)| *is_in)
-            .map(|(_, title)| words(title)),
-    );
-    let heads = columns.len();
-    if heads == 0 {
-        columns.push(words(""));
-    }
-    columns.extend([
-        figures("Requests"),
-        figures("Failed"),
-        figures("Refused"),
-        figures("Input"),
-        figures("From cache"),
-        figures("Output"),
-        figures("Cost"),
-        figures("Adjusted"),
-        figures("Charged"),
-    ]);
-    let rows = report
-        .report
-        .rows
-        .iter()
-        .map(|row| sum_row(row, grouping, format))
-        .collect();
-    let totals = &report.report.totals;
-    let foot = view! {
-        <tr>
-            <th scope="row" colspan=heads.max(1).to_string()>"Total"</th>
-            {figure_cells(totals, format)}
-        </tr>
-    };
-    table::table_with_foot(
-        format!("The largest first. Money in {}.", format.currency()),
-        &columns,
-        rows,
-        foot.into_any(),
-    )
-}
-
-fn sum_row(row: &ReportRow, grouping: Grouping, format: &Format) -> AnyView {
-    let unknown = || "none".to_owned();
-    let mut cells: Vec<String> = Vec::new();
-    if grouping.has_tenant() {
-        cells.push(
-            row.tenant_name
-                .clone()
-                .or_else(|| row.tenant_id.map(|id| id.to_string()))
-                .unwrap_or_else(unknown),
-        );
-    }
-    if grouping.user {
-        cells.push(
-            row.user_name
-                .clone()
-                .or_else(|| row.user_id.clone())
-                .unwrap_or_else(unknown),
-        );
-    }
-    if grouping.key {
-        let masked = row.key_public_id.as_deref().map(masked);
-        cells.push(match (&row.key_name, masked) {
-            (Some(name), Some(masked)) => format!("{name} ({masked})"),
-            (Some(name), None) => name.clone(),
-            (None, _) => row.key_id.map_or_else(unknown, |id| id.to_string()),
-        });
-    }
-    if grouping.model {
-        cells.push(row.model.clone().unwrap_or_else(unknown));
-    }
-    if grouping.priority {
-        cells.push(
-            row.priority
-                .map_or_else(unknown, |priority| priority.as_str().to_owned()),
-        );
-    }
-    if cells.is_empty() {
-        cells.push("Everything".to_owned());
-    }
-    let mut cells = cells.into_iter();
-    let first = cells.next();
-    let rest = cells.map(|cell| view! { <td>{cell}</td> }).collect_view();
-    view! {
-        <tr>
-            <th scope="row">{first}</th>
-            {rest}
-            {figure_cells(&row.totals, format)}
-        </tr>
-    }
-    .into_any()
-}
-
-fn figure_cells(totals: &Totals, format: &Format) -> AnyView {
-    view! {
-        <td class="number">{format::count(totals.requests)}</td>
-        <td class="number">{format::count(totals.failed_requests)}</td>
-        <td class="number">{format::count(totals.refused_requests())}</td>
-        <td class="number">{format::count(totals.usage.input_tokens())}</td>
-        <td class="number">{format::count(totals.usage.cache_read_tokens)}</td>
-        <td class="number">{format::count(totals.usage.output_tokens)}</td>
-        <td class="number">{format.bare_money(totals.cost)}</td>
-        <td class="number">{format.bare_money(totals.adjusted_cost)}</td>
-        <td class="number">{format.bare_money(totals.charged())}</td>
-    }
-    .into_any()
 }

@@ -71,6 +71,6 @@ async fn values_come_first_then_what_has_none_then_the_months_total() {
 async fn a_tag_cannot_become_a_formula_or_a_header() {
     let made = lines("=1+1", &["=cmd()"]).await;
     assert!(made[1].starts_with("1,,2026-11,'=1+1,yes,'=cmd(),"), "{}", made[1]);
-    let name = file_name(&query("a\"; b\r\n/ü"));
+    let name = file_name(&query("a\"; b\r\n/ü"), MonthState::Final);
     assert_eq!(name, "tollgate-usage-2026-11-by-tag-a---b----.csv");
 }

@@ -35,12 +35,15 @@ fn row(tenant_name: &str, totals: Totals) -> ReportRow {
         model: None,
         priority: None,
         totals,
+        before: Before::default(),
+        budget: None,
     }
 }
 
 async fn collected(rows: Vec<Result<ReportRow, StoreError>>, all: Totals) -> (String, bool) {
     let report = ReportStream {
         totals: all,
+        before: Before::default(),
         completeness: Completeness {
             state: MonthState::Open,
             complete_until: "2026-11-15T12:00:00Z".parse().unwrap(),
@@ -89,6 +92,64 @@ async fn rows_are_numbered_and_the_last_line_has_totals_and_their_number() {
 }
 
 #[tokio::test]
+async fn refusals_have_a_column_for_each_reason_and_figures_that_nobody_has_are_empty() {
+    let mut some = totals(4, 2_000_000_000);
+    some.expected_cost = Nanos(2_500_000_000);
+    some.refusals = [("rate_limit_exceeded".to_owned(), 7), ("replayed".to_owned(), 5)].into();
+    some.total_latencies.0[3] = 4;
+    some.queue_ms = 10;
+    let mut measured = row("Acme", some.clone());
+    measured.budget = Some(Nanos(8_000_000_000));
+    measured.before = Before {
+        requests: 3,
+        charged: Nanos(1_000_000_000),
+    };
+    let (text, _) = collected(vec![Ok(measured), Ok(row("Empty", Totals::default()))], some).await;
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    let at = |name: &str| header.iter().position(|column| column == name).expect(name);
+    let lines: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let cells = |line: usize, names: &[&str]| {
+        names
+            .iter()
+            .map(|name| lines[line][at(name)].to_owned())
+            .collect::<Vec<_>>()
+    };
+    let columns = [
+        "estimate_error_percent",
+        "budget_usd",
+        "budget_share_percent",
+        "month_before_requests",
+        "month_before_charged_usd",
+        "first_byte_ms_p50",
+        "total_ms_p50",
+        "mean_queue_ms",
+        "refused_rate_limit_exceeded",
+        "refused_budget_exhausted",
+    ];
+    assert_eq!(
+        cells(0, &columns),
+        [
+            "25.0",
+            "8.000000000",
+            "25.0",
+            "3",
+            "1.000000000",
+            "",
+            "75",
+            "2",
+            "7",
+            "0"
+        ]
+    );
+    assert_eq!(
+        cells(1, &columns),
+        ["", "", "", "0", "0.000000000", "", "", "", "0", "0"]
+    );
+    assert!(!header.iter().any(|column| column == "refused_replayed"));
+}
+
+#[tokio::test]
 async fn a_report_that_breaks_off_has_no_line_of_totals() {
     let broken = StoreError::Value { column: "any" };
     let (text, failed) = collected(vec![Ok(row("Acme", totals(1, 1))), Err(broken)], totals(2, 2)).await;
@@ -122,13 +183,30 @@ fn names_cannot_become_formulas() {
 #[test]
 fn the_file_is_named_by_month_and_division() {
     let month = "2026-11".parse().unwrap();
-    assert_eq!(file_name(month, BY_TENANT), "tollgate-usage-2026-11-by-tenant.csv");
-    assert_eq!(file_name(month, Grouping::NONE), "tollgate-usage-2026-11.csv");
+    assert_eq!(
+        file_name(month, BY_TENANT, MonthState::Final),
+        "tollgate-usage-2026-11-by-tenant.csv"
+    );
+    assert_eq!(
+        file_name(month, Grouping::NONE, MonthState::Final),
+        "tollgate-usage-2026-11.csv"
+    );
+    assert_eq!(
+        file_name(month, Grouping::NONE, MonthState::Closing),
+        "tollgate-usage-2026-11-closing.csv"
+    );
+    assert_eq!(
+        file_name(month, BY_TENANT, MonthState::Open),
+        "tollgate-usage-2026-11-open-by-tenant.csv"
+    );
     let both = Grouping {
         model: true,
         ..BY_TENANT
     };
-    assert_eq!(file_name(month, both), "tollgate-usage-2026-11-by-tenant-model.csv");
+    assert_eq!(
+        file_name(month, both, MonthState::Final),
+        "tollgate-usage-2026-11-by-tenant-model.csv"
+    );
 }
 
 #[test]
@@ -142,6 +220,7 @@ fn every_line_has_as_many_cells_as_the_header() {
             waiting_for: Vec::new(),
         },
         totals: totals(1, 1),
+        before: Before::default(),
         rows_written: 0,
     };
     for bits in 0..32_u8 {

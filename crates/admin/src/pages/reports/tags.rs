@@ -5,7 +5,7 @@ use control::tags::{MonthlyTagQuery, MonthlyTagReport, TagRow};
 use domain::reports::TagTotals;
 use leptos::prelude::*;
 
-use super::{CSV_PATH, choices, state_line, tabs};
+use super::{Asked, CSV_PATH, PATH, choices, state_line, tabs};
 use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
@@ -23,8 +23,12 @@ pub(super) fn query(query: &MonthlyQuery, name: String) -> MonthlyTagQuery {
     }
 }
 
-/// The query as an address states it.
-pub(super) fn query_text(query: &MonthlyQuery, tag: &str) -> String {
+/// The page's address.
+pub(super) fn page_address(query: &MonthlyQuery, tag: &str) -> String {
+    address_under(PATH, query, tag)
+}
+
+fn address_under(path: &str, query: &MonthlyQuery, tag: &str) -> String {
     let tenant = query.filter.tenant.map(|tenant| tenant.to_string()).unwrap_or_default();
     let fields = [
         ("month", query.month.to_string()),
@@ -32,7 +36,7 @@ pub(super) fn query_text(query: &MonthlyQuery, tag: &str) -> String {
         ("tag", tag.to_owned()),
     ];
     let fields = fields.each_ref().map(|(name, value)| (*name, value.as_str()));
-    address("", &fields).trim_start_matches('?').to_owned()
+    address(path, &fields)
 }
 
 /// The choice among the tags that the month has.
@@ -63,15 +67,16 @@ pub(super) async fn field(
 pub(super) async fn page(
     visit: &Visit,
     visitor: &Visitor,
-    query: &MonthlyQuery,
+    report: &Asked,
     tag: String,
     problem: Option<String>,
 ) -> Result<Page, PageError> {
+    let query = &report.query;
     let asked = self::query(query, tag);
     let control = &visit.state.control;
     let found = control.monthly_tag_report(&visitor.actor, &asked, visit.now()).await?;
     let format = &visit.format;
-    let csv = format!("{CSV_PATH}?{}", query_text(query, &asked.name));
+    let csv = address_under(CSV_PATH, query, &asked.name);
     let actions = view! { <a class="button button-primary" href=csv download="">"Download CSV"</a> };
     let cut = found.report.is_cut.then(|| {
         let text = format!(
@@ -91,8 +96,8 @@ pub(super) async fn page(
             format!("By the time of admission, in {} time.", format.zone()),
             actions.into_any(),
         )}
-        {tabs(super::PATH)}
-        {choices(visit, visitor, query, Some(&asked.name), problem).await?}
+        {tabs(PATH)}
+        {choices(visit, visitor, report, Some(&asked.name), problem).await?}
         {state_line(&found.report.completeness, format)}
         {cut}
         {listed}

@@ -1,0 +1,81 @@
+//! What a month was charged day by day, beside the month before.
+
+use control::reports::MonthlyReport;
+use domain::money::Nanos;
+use leptos::prelude::*;
+
+use crate::chart;
+use crate::format::{self, Format};
+use crate::table::{self, figures, words};
+
+/// Id of the chart's caption.
+const CAPTION: &str = "charged-by-day";
+
+/// The chart and its table.
+pub(super) fn month_chart(report: &MonthlyReport, format: &Format) -> AnyView {
+    let (days, earlier) = (&report.days, &report.days_before);
+    let is_empty = days.iter().chain(earlier).all(|day| day.charged == Nanos::ZERO);
+    if is_empty {
+        return ().into_any();
+    }
+    let points: Vec<_> = days.iter().map(|day| (day.day, day.charged)).collect();
+    let before: Vec<_> = earlier.iter().map(|day| day.charged).collect();
+    let drawing = match chart::daily_bars_beside(&points, &before, CAPTION) {
+        // The drawing is made of figures and dates of ours, never of texts that somebody entered.
+        Ok(svg) => {
+            view! { <div class="chart-frame" tabindex="0" role="group" aria-labelledby=CAPTION inner_html=svg></div> }
+                .into_any()
+        }
+        Err(error) => {
+            tracing::error!(error = &error as &dyn std::error::Error, "a chart is left out");
+            ().into_any()
+        }
+    };
+    let rows = days
+        .iter()
+        .enumerate()
+        .map(|(at, day)| {
+            let before = earlier.get(at).map(|day| format.money(day.charged));
+            view! {
+                <tr>
+                    <th scope="row">{format::day(day.day)}</th>
+                    <td class="number">{format.money(day.charged)}</td>
+                    <td class="number">{before}</td>
+                    <td class="number">{format::count(day.requests)}</td>
+                    <td class="number">{format::signed_count(day.tokens)}</td>
+                    <td class="number">{format::count(day.refused_requests)}</td>
+                </tr>
+            }
+            .into_any()
+        })
+        .collect();
+    let (month, month_before) = (report.query.month, report.query.month.previous());
+    view! {
+        <section class="card">
+            <figure class="chart">
+                <figcaption><h2 id=CAPTION>{format!("Charged by day, {}", format.currency())}</h2></figcaption>
+                <ul class="legend">
+                    <li class="legend-now">{format::month_name(month)}</li>
+                    <li class="legend-before">{format::month_name(month_before)}</li>
+                </ul>
+                {drawing}
+            </figure>
+            <details>
+                <summary>"The figures as a table"</summary>
+                {table::table(
+                    format!("By day in {} time.", format.zone()),
+                    &[
+                        words("Day"),
+                        figures("Charged"),
+                        figures("Month before"),
+                        figures("Requests"),
+                        figures("Tokens"),
+                        figures("Refused"),
+                    ],
+                    rows,
+                )}
+            </details>
+        </section>
+    }
+    .into_any()
+}
