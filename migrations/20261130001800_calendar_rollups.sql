@@ -17,9 +17,11 @@ create table billing_calendar (
     tz_version text not null
 );
 
--- By month: what a report can be divided by. Upstreams are left out.
+-- By month: what a report can be divided by. Upstreams are left out. Everything is in it twice: with users and keys, and
+-- without them (an empty user, the nil UUID), where there are some ten times fewer rows.
 create table settlement_month_rollups (
     month date not null,
+    grain text not null check (grain in ('key', 'tenant')),
     tenant_id uuid not null,
     user_id text not null,
     key_id uuid not null,
@@ -48,13 +50,14 @@ create table settlement_month_rollups (
     total_ms bigint not null,
     total_ms_histogram bigint[] not null,
     first_byte_ms_histogram bigint[] not null,
-    primary key (month, tenant_id, key_id, user_id, model, priority)
+    primary key (month, grain, tenant_id, key_id, user_id, model, priority)
 );
 
-create index settlement_month_rollups_key on settlement_month_rollups (key_id, month);
+create index settlement_month_rollups_key on settlement_month_rollups (key_id, month) where grain = 'key';
 
 create table rejection_month_rollups (
     month date not null,
+    grain text not null check (grain in ('key', 'tenant')),
     tenant_id uuid not null,
     user_id text not null,
     key_id uuid not null,
@@ -62,10 +65,10 @@ create table rejection_month_rollups (
     priority text not null,
     code text not null,
     refusals bigint not null,
-    primary key (month, tenant_id, key_id, user_id, model, priority, code)
+    primary key (month, grain, tenant_id, key_id, user_id, model, priority, code)
 );
 
-create index rejection_month_rollups_key on rejection_month_rollups (key_id, month);
+create index rejection_month_rollups_key on rejection_month_rollups (key_id, month) where grain = 'key';
 
 -- By day: what a chart shows. Two tables, so that every transaction locks rows in one order.
 create table settlement_day_rollups (
@@ -120,13 +123,14 @@ language sql as $$
     ),
     months as (
         insert into settlement_month_rollups as kept (
-            month, tenant_id, user_id, key_id, model, priority, requests, failed_requests, unpriced_requests,
+            month, grain, tenant_id, user_id, key_id, model, priority, requests, failed_requests, unpriced_requests,
             estimated_requests, input_fresh_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens,
             output_tokens, reasoning_tokens, expected_input_tokens, expected_output_tokens, expected_cost_nanos,
             cost_nanos, overrun_nanos, adjustments, adjusted_input_tokens, adjusted_output_tokens, adjusted_cost_nanos,
             queue_ms, total_ms, total_ms_histogram, first_byte_ms_histogram)
         select
-            date_trunc('month', day)::date, tenant_id, user_id, key_id, model, priority,
+            date_trunc('month', day)::date, case grouping(key_id) when 0 then 'key' else 'tenant' end, tenant_id,
+            coalesce(user_id, ''), coalesce(key_id, '00000000-0000-0000-0000-000000000000'), model, priority,
             sum(sign * requests), sum(sign * failed_requests), sum(sign * unpriced_requests),
             sum(sign * estimated_requests), sum(sign * input_fresh_tokens), sum(sign * cache_read_tokens),
             sum(sign * cache_write_5m_tokens), sum(sign * cache_write_1h_tokens), sum(sign * output_tokens),
@@ -153,10 +157,12 @@ language sql as $$
                 sum(sign * first_byte_ms_histogram[15]), sum(sign * first_byte_ms_histogram[16])]::bigint[]
         from changes
         where day is not null
-        group by 1, 2, 3, 4, 5, 6
+        group by grouping sets (
+            (date_trunc('month', day), tenant_id, user_id, key_id, model, priority),
+            (date_trunc('month', day), tenant_id, model, priority))
         -- The primary key's order, for every writer.
-        order by 1, 2, 4, 3, 5, 6
-        on conflict (month, tenant_id, key_id, user_id, model, priority) do update set
+        order by 1, 2, 3, 5, 4, 6, 7
+        on conflict (month, grain, tenant_id, key_id, user_id, model, priority) do update set
             requests = kept.requests + excluded.requests,
             failed_requests = kept.failed_requests + excluded.failed_requests,
             unpriced_requests = kept.unpriced_requests + excluded.unpriced_requests,
@@ -212,14 +218,18 @@ language sql as $$
     ),
     months as (
         insert into rejection_month_rollups as kept (
-            month, tenant_id, user_id, key_id, model, priority, code, refusals)
+            month, grain, tenant_id, user_id, key_id, model, priority, code, refusals)
         select
-            date_trunc('month', day)::date, tenant_id, user_id, key_id, model, priority, code, sum(sign * refusals)
+            date_trunc('month', day)::date, case grouping(key_id) when 0 then 'key' else 'tenant' end, tenant_id,
+            coalesce(user_id, ''), coalesce(key_id, '00000000-0000-0000-0000-000000000000'), model, priority, code,
+            sum(sign * refusals)
         from changes
         where day is not null
-        group by 1, 2, 3, 4, 5, 6, 7
-        order by 1, 2, 4, 3, 5, 6, 7
-        on conflict (month, tenant_id, key_id, user_id, model, priority, code)
+        group by grouping sets (
+            (date_trunc('month', day), tenant_id, user_id, key_id, model, priority, code),
+            (date_trunc('month', day), tenant_id, model, priority, code))
+        order by 1, 2, 3, 5, 4, 6, 7, 8
+        on conflict (month, grain, tenant_id, key_id, user_id, model, priority, code)
         do update set refusals = kept.refusals + excluded.refusals
         returning 1
     )

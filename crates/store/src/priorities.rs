@@ -118,6 +118,7 @@ async fn read(
                 select tenant_id, key_id, priority, requests, cost_nanos, adjusted_cost_nanos
                 from settlement_month_rollups
                 where month = $5
+                    and grain = case when $3::uuid is null then 'tenant' else 'key' end
                 union all
                 select tenant_id, key_id, priority, requests, cost_nanos, adjusted_cost_nanos
                 from settlement_rollups
@@ -138,6 +139,7 @@ async fn read(
                 select tenant_id, key_id, priority, code, refusals
                 from rejection_month_rollups
                 where month = $5
+                    and grain = case when $3::uuid is null then 'tenant' else 'key' end
                 union all
                 select tenant_id, key_id, priority, code, refusals
                 from rejection_rollups

@@ -83,6 +83,16 @@ impl ReportQuery {
         }
     }
 
+    /// Which of a month's sums it needs.
+    fn grain(&self) -> &'static str {
+        let (filter, grouping) = (&self.filter, self.grouping);
+        let has_keys = grouping.user || grouping.key;
+        match has_keys || filter.owner.is_some() || filter.user.is_some() || filter.key.is_some() {
+            true => "key",
+            false => "tenant",
+        }
+    }
+
     /// Whose monthly budgets its rows can be measured against: a row must hold everything that counts in its node's budget.
     fn budgeted(&self) -> Option<&'static str> {
         let (filter, grouping) = (&self.filter, self.grouping);
@@ -474,6 +484,7 @@ fn rows<'c>(
                 adjusted_cost_nanos, queue_ms, total_ms_histogram, first_byte_ms_histogram
             from settlement_month_rollups
             where month = $15
+                and grain = $21
             union all
             select
                 tenant_id, user_id, key_id, model, priority, requests, failed_requests, unpriced_requests,
@@ -490,6 +501,7 @@ fn rows<'c>(
             select tenant_id, user_id, key_id, model, priority, code, refusals
             from rejection_month_rollups
             where month = $15
+                and grain = $21
             union all
             select tenant_id, user_id, key_id, model, priority, code, refusals
             from rejection_rollups
@@ -578,6 +590,7 @@ fn rows<'c>(
             select tenant_id, user_id, key_id, model, priority, requests, cost_nanos, adjusted_cost_nanos
             from settlement_month_rollups
             where month = $16
+                and grain = $21
             union all
             select tenant_id, user_id, key_id, model, priority, requests, cost_nanos, adjusted_cost_nanos
             from settlement_rollups
@@ -706,6 +719,7 @@ fn rows<'c>(
         before.map(|before| before.end),
         budgeted,
         budget_class,
+        query.grain(),
     )
     .fetch(connection)
     .map(|row| row?.into_row())

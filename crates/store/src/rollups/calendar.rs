@@ -20,7 +20,9 @@ impl Store {
         ),
         summed as (
             select
-                $1::date as month, tenant_id, user_id, key_id, model, priority,
+                $1::date as month, case grouping(key_id) when 0 then 'key' else 'tenant' end as grain, tenant_id,
+                coalesce(user_id, '') as user_id,
+                coalesce(key_id, '00000000-0000-0000-0000-000000000000') as key_id, model, priority,
                 sum(requests) as requests, sum(failed_requests) as failed_requests,
                 sum(unpriced_requests) as unpriced_requests, sum(estimated_requests) as estimated_requests,
                 sum(input_fresh_tokens) as input_fresh_tokens, sum(cache_read_tokens) as cache_read_tokens,
@@ -50,7 +52,8 @@ impl Store {
                     sum(first_byte_ms_histogram[16])] as first_byte_ms_histogram
             from settlement_rollups, bounds
             where bucket_start >= starts_at and bucket_start < ends_at
-            group by tenant_id, user_id, key_id, model, priority
+            group by grouping sets (
+                (tenant_id, user_id, key_id, model, priority), (tenant_id, model, priority))
         ),
         stored as (
             select settlement_month_rollups.* from settlement_month_rollups, bounds where month = $1
@@ -61,7 +64,7 @@ impl Store {
             to_jsonb(summed) as "from_entries?",
             to_jsonb(stored) as "stored?"
         from summed
-        full join stored using (month, tenant_id, user_id, key_id, model, priority)
+        full join stored using (month, grain, tenant_id, user_id, key_id, model, priority)
         where to_jsonb(summed) is distinct from to_jsonb(stored)
         order by tenant_id
         limit $2
@@ -80,10 +83,15 @@ impl Store {
             where day = $1
         ),
         summed as (
-            select $1::date as month, tenant_id, user_id, key_id, model, priority, code, sum(refusals) as refusals
+            select
+                $1::date as month, case grouping(key_id) when 0 then 'key' else 'tenant' end as grain, tenant_id,
+                coalesce(user_id, '') as user_id,
+                coalesce(key_id, '00000000-0000-0000-0000-000000000000') as key_id, model, priority, code,
+                sum(refusals) as refusals
             from rejection_rollups, bounds
             where bucket_start >= starts_at and bucket_start < ends_at
-            group by tenant_id, user_id, key_id, model, priority, code
+            group by grouping sets (
+                (tenant_id, user_id, key_id, model, priority, code), (tenant_id, model, priority, code))
         ),
         stored as (
             select rejection_month_rollups.* from rejection_month_rollups, bounds where month = $1
@@ -94,7 +102,7 @@ impl Store {
             to_jsonb(summed) as "from_entries?",
             to_jsonb(stored) as "stored?"
         from summed
-        full join stored using (month, tenant_id, user_id, key_id, model, priority, code)
+        full join stored using (month, grain, tenant_id, user_id, key_id, model, priority, code)
         where to_jsonb(summed) is distinct from to_jsonb(stored)
         order by tenant_id
         limit $2
