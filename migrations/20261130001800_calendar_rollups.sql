@@ -113,13 +113,16 @@ $$;
 -- Adds to the sums by month and day what was added to the 15-minute roll-ups, and takes away what was removed there.
 create function roll_up_settlements(added settlement_rollups[], removed settlement_rollups[]) returns void
 language sql as $$
-    with changes as (
-        select change.*, billing_day(bucket_start) as day
-        from (
-            select 1 as sign, * from unnest(added)
-            union all
-            select -1 as sign, * from unnest(removed)
-        ) as change
+    with signed as (
+        select 1 as sign, * from unnest(added)
+        union all
+        select -1 as sign, * from unnest(removed)
+    ),
+    dated as (
+        select bucket_start, billing_day(bucket_start) as day from (select distinct bucket_start from signed) as buckets
+    ),
+    changes as (
+        select signed.*, day from signed join dated using (bucket_start)
     ),
     months as (
         insert into settlement_month_rollups as kept (
@@ -208,13 +211,16 @@ $$;
 
 create function roll_up_rejections(added rejection_rollups[], removed rejection_rollups[]) returns void
 language sql as $$
-    with changes as (
-        select change.*, billing_day(bucket_start) as day
-        from (
-            select 1 as sign, * from unnest(added)
-            union all
-            select -1 as sign, * from unnest(removed)
-        ) as change
+    with signed as (
+        select 1 as sign, * from unnest(added)
+        union all
+        select -1 as sign, * from unnest(removed)
+    ),
+    dated as (
+        select bucket_start, billing_day(bucket_start) as day from (select distinct bucket_start from signed) as buckets
+    ),
+    changes as (
+        select signed.*, day from signed join dated using (bucket_start)
     ),
     months as (
         insert into rejection_month_rollups as kept (

@@ -110,3 +110,99 @@ language sql stable as $$
     group by 1, 2, 3, 4, 5, 6, 7, 8, 9
 $$;
 
+
+-- What the sums by month and day must be, added up from the 15-minute roll-ups of the month that begins with this day.
+create function sum_settlement_months(of_month date) returns setof settlement_month_rollups
+language sql stable as $$
+    with bounds as (
+        select starts_at, (select starts_at from billing_days where day = of_month + interval '1 month') as ends_at
+        from billing_days
+        where day = of_month
+    )
+    select
+        of_month as month, case grouping(key_id) when 0 then 'key' else 'tenant' end as grain, tenant_id,
+        coalesce(user_id, '') as user_id,
+        coalesce(key_id, '00000000-0000-0000-0000-000000000000') as key_id, model, priority,
+        sum(requests)::bigint, sum(failed_requests)::bigint,
+        sum(unpriced_requests)::bigint, sum(estimated_requests)::bigint,
+        sum(input_fresh_tokens)::bigint, sum(cache_read_tokens)::bigint,
+        sum(cache_write_5m_tokens)::bigint, sum(cache_write_1h_tokens)::bigint,
+        sum(output_tokens)::bigint, sum(reasoning_tokens)::bigint,
+        sum(expected_input_tokens)::bigint,
+        sum(expected_output_tokens)::bigint,
+        sum(expected_cost_nanos)::bigint, sum(cost_nanos)::bigint,
+        sum(overrun_nanos)::bigint, sum(adjustments)::bigint,
+        sum(adjusted_input_tokens)::bigint,
+        sum(adjusted_output_tokens)::bigint, sum(adjusted_cost_nanos)::bigint,
+        sum(queue_ms)::bigint, sum(total_ms)::bigint,
+        array[
+            sum(total_ms_histogram[1]), sum(total_ms_histogram[2]), sum(total_ms_histogram[3]),
+            sum(total_ms_histogram[4]), sum(total_ms_histogram[5]), sum(total_ms_histogram[6]),
+            sum(total_ms_histogram[7]), sum(total_ms_histogram[8]), sum(total_ms_histogram[9]),
+            sum(total_ms_histogram[10]), sum(total_ms_histogram[11]), sum(total_ms_histogram[12]),
+            sum(total_ms_histogram[13]), sum(total_ms_histogram[14]), sum(total_ms_histogram[15]),
+            sum(total_ms_histogram[16])]::bigint[],
+        array[
+            sum(first_byte_ms_histogram[1]), sum(first_byte_ms_histogram[2]), sum(first_byte_ms_histogram[3]),
+            sum(first_byte_ms_histogram[4]), sum(first_byte_ms_histogram[5]), sum(first_byte_ms_histogram[6]),
+            sum(first_byte_ms_histogram[7]), sum(first_byte_ms_histogram[8]), sum(first_byte_ms_histogram[9]),
+            sum(first_byte_ms_histogram[10]), sum(first_byte_ms_histogram[11]),
+            sum(first_byte_ms_histogram[12]), sum(first_byte_ms_histogram[13]),
+            sum(first_byte_ms_histogram[14]), sum(first_byte_ms_histogram[15]),
+            sum(first_byte_ms_histogram[16])]::bigint[]
+    from settlement_rollups, bounds
+    where bucket_start >= starts_at and bucket_start < ends_at
+    group by grouping sets (
+        (tenant_id, user_id, key_id, model, priority), (tenant_id, model, priority))
+$$;
+
+create function sum_rejection_months(of_month date) returns setof rejection_month_rollups
+language sql stable as $$
+    with bounds as (
+        select starts_at, (select starts_at from billing_days where day = of_month + interval '1 month') as ends_at
+        from billing_days
+        where day = of_month
+    )
+    select
+        of_month as month, case grouping(key_id) when 0 then 'key' else 'tenant' end as grain, tenant_id,
+        coalesce(user_id, '') as user_id,
+        coalesce(key_id, '00000000-0000-0000-0000-000000000000') as key_id, model, priority, code,
+        sum(refusals)::bigint
+    from rejection_rollups, bounds
+    where bucket_start >= starts_at and bucket_start < ends_at
+    group by grouping sets (
+        (tenant_id, user_id, key_id, model, priority, code), (tenant_id, model, priority, code))
+$$;
+
+create function sum_settlement_days(of_month date) returns setof settlement_day_rollups
+language sql stable as $$
+    with days as (
+        select day, starts_at, lead(starts_at) over (order by day) as ends_at
+        from billing_days
+        where day >= of_month
+            and day <= of_month + interval '1 month'
+    )
+    select
+        day, tenant_id, model, priority, sum(requests)::bigint,
+        sum(input_fresh_tokens + cache_read_tokens + cache_write_5m_tokens + cache_write_1h_tokens
+            + output_tokens + adjusted_input_tokens + adjusted_output_tokens)::bigint,
+        sum(cost_nanos + adjusted_cost_nanos)::bigint
+    from days
+    join settlement_rollups on bucket_start >= starts_at and bucket_start < ends_at
+    group by day, tenant_id, model, priority
+$$;
+
+create function sum_rejection_days(of_month date) returns setof rejection_day_rollups
+language sql stable as $$
+    with days as (
+        select day, starts_at, lead(starts_at) over (order by day) as ends_at
+        from billing_days
+        where day >= of_month
+            and day <= of_month + interval '1 month'
+    )
+    select day, tenant_id, model, priority, sum(refusals)::bigint
+    from days
+    join rejection_rollups on bucket_start >= starts_at and bucket_start < ends_at
+    where code <> 'replayed'
+    group by day, tenant_id, model, priority
+$$;

@@ -59,32 +59,28 @@ async fn prepare(pool: &sqlx::PgPool, zone: Tz) -> Result<(), StoreError> {
     .execute(&mut *transaction)
     .await?;
     sqlx::query!("analyze billing_days").execute(&mut *transaction).await?;
-    sqlx::query!(
-        r#"
-        select count(*) as "buckets!"
-        from (
-            select roll_up_settlements(array_agg(rollup), null)
-            from settlement_rollups as rollup
-            group by bucket_start
-            order by bucket_start
-        ) as filled
-        "#,
-    )
-    .fetch_one(&mut *transaction)
-    .await?;
-    sqlx::query!(
-        r#"
-        select count(*) as "buckets!"
-        from (
-            select roll_up_rejections(array_agg(rollup), null)
-            from rejection_rollups as rollup
-            group by bucket_start
-            order by bucket_start
-        ) as filled
-        "#,
-    )
-    .fetch_one(&mut *transaction)
-    .await?;
+    for month in months_with_rollups(&mut transaction).await? {
+        for statement in [
+            sqlx::query!(
+                "insert into settlement_month_rollups select * from sum_settlement_months($1)",
+                month
+            ),
+            sqlx::query!(
+                "insert into settlement_day_rollups select * from sum_settlement_days($1)",
+                month
+            ),
+            sqlx::query!(
+                "insert into rejection_month_rollups select * from sum_rejection_months($1)",
+                month
+            ),
+            sqlx::query!(
+                "insert into rejection_day_rollups select * from sum_rejection_days($1)",
+                month
+            ),
+        ] {
+            statement.execute(&mut *transaction).await?;
+        }
+    }
     sqlx::query!(
         "insert into billing_calendar (time_zone, tz_version)
          values ($1, $2)
@@ -96,6 +92,32 @@ async fn prepare(pool: &sqlx::PgPool, zone: Tz) -> Result<(), StoreError> {
     .await?;
     transaction.commit().await?;
     Ok(())
+}
+
+/// The first days of the months from the oldest roll-up to the newest.
+async fn months_with_rollups(connection: &mut PgConnection) -> Result<Vec<NaiveDate>, StoreError> {
+    let months = sqlx::query_scalar!(
+        r#"
+        select billing_days.day
+        from (
+            select min(bucket_start) as oldest, max(bucket_start) as newest
+            from (
+                (select min(bucket_start) as bucket_start from settlement_rollups)
+                union all (select max(bucket_start) from settlement_rollups)
+                union all (select min(bucket_start) from rejection_rollups)
+                union all (select max(bucket_start) from rejection_rollups)
+            ) as ends
+        ) as kept
+        join billing_days
+            on starts_at <= newest
+            and starts_at > oldest - interval '32 days'
+            and extract(day from day) = 1
+        order by day
+        "#
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(months)
 }
 
 /// Whether the calendar is there, and by no older time zone database than ours: gateways of two versions must not make it in
