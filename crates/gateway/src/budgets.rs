@@ -1,7 +1,7 @@
 //! What budgets have spent: base from Postgres, since from this gateway's journal, holds in memory.
 //!
 //! A budget without a base is closed. Bases are read when a policy brings a new budget, before it comes into force; again
-//! every minute, so that any difference heals; and when a request meets a budget nobody knew of. A base says which of our
+//! every minute, so that any difference heals, and as soon as the ledger is adjusted; and when a request meets a budget nobody knew of. A base says which of our
 //! journal's entries it contains, and the counters add those past it. A new budget begins to count before its base is
 //! read, and opens only with one that contains everything settled until then.
 
@@ -55,6 +55,8 @@ pub struct Budgets {
     reading: Mutex<mpsc::Receiver<BudgetKey>>,
     /// Raised when bases were set for budgets that nobody counted for before.
     begun: Notify,
+    /// Raised when the ledger was adjusted since the bases were read.
+    adjusted: Notify,
     /// The newest policy whose budgets count here.
     counted_version: Arc<AtomicI64>,
 }
@@ -101,6 +103,7 @@ impl Budgets {
             unknown,
             reading: Mutex::new(reading),
             begun: Notify::new(),
+            adjusted: Notify::new(),
             counted_version: Arc::default(),
         }
     }
@@ -175,6 +178,16 @@ impl Budgets {
     /// their bases want to be read again soon.
     pub async fn begun(&self) {
         self.begun.notified().await;
+    }
+
+    /// Tells that the ledger was adjusted: all bases want to be read again.
+    pub fn note_adjusted(&self) {
+        self.adjusted.notify_one();
+    }
+
+    /// Waits until the ledger is adjusted. Many adjustments while nobody waits are one.
+    pub async fn adjusted(&self) {
+        self.adjusted.notified().await;
     }
 
     async fn read(&self, policy: &PolicySnapshot, wanted: HashSet<BudgetKey>) -> Result<(), StoreError> {
