@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use domain::error_chain::chain;
+use domain::ids::TenantId;
 use domain::limits::{Dimension, Scope};
 use ledger::Journal;
 use limits::{BegunBudgets, BudgetKey, LifeSigns, Limits, Now};
@@ -287,6 +288,32 @@ fn budgets_of(policy: &PolicySnapshot, at: DateTime<Utc>) -> impl Iterator<Item 
             .map(|limit| BudgetKey::of(&node, limit, at, zone))
             .collect::<Vec<_>>()
     })
+}
+
+/// The policy's budgets for the periods of `at`, with which rows of the ledger count in each: those of nodes that the
+/// policy knows, and of these users.
+pub fn budgets_in_force(
+    policy: &PolicySnapshot,
+    users: impl IntoIterator<Item = (TenantId, String)>,
+    at: DateTime<Utc>,
+) -> Vec<(BudgetKey, BudgetFilter)> {
+    let zone = policy.settings.time_zone;
+    let of_users = users.into_iter().flat_map(|(tenant, user)| {
+        let node = policy.limits_on(&Scope::User(tenant, user.into()));
+        let budgets = node.limits.iter().filter(|limit| limit.dimension.is_budget());
+        budgets
+            .map(|limit| BudgetKey::of(&node, limit, at, zone))
+            .collect::<Vec<_>>()
+    });
+    let mut known = HashSet::new();
+    budgets_of(policy, at)
+        .chain(of_users)
+        .filter(|key| known.insert(key.clone()))
+        .map(|key| {
+            let filter = filter(&key, policy);
+            (key, filter)
+        })
+        .collect()
 }
 
 fn spent_in(dimension: Dimension, spent: &Spent) -> i64 {
