@@ -266,6 +266,7 @@ fn adjustment(number: u64) -> Adjustment {
         id: AdjustmentId(Uuid::from_u128(u128::from(number) + 1)),
         admitted_at: at(number * 7),
         created_at: at(number * 8),
+        request_id: None,
         tenant_id: tenant(number % 2),
         user_id: None,
         key_id: (number.is_multiple_of(2)).then(|| key(number % 4)),

@@ -1,5 +1,6 @@
 //! Everything that crosses crates, in one binary: one link for all.
 
+mod adjustments;
 mod admission;
 mod alerts;
 mod backpressure;

@@ -45,6 +45,9 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/rehearsal") view=pages::rehearsal::view ssr=SsrMode::Async />
                 <Route path=path!("/queue") view=pages::queue::view ssr=SsrMode::Async />
                 <Route path=path!("/ledger") view=pages::ledger::list ssr=SsrMode::Async />
+                <Route path=path!("/ledger/adjustments") view=pages::adjustments::list ssr=SsrMode::Async />
+                <Route path=path!("/ledger/adjustments/new") view=pages::adjustments::new ssr=SsrMode::Async />
+                <Route path=path!("/ledger/:id/correct") view=pages::adjustments::correct ssr=SsrMode::Async />
                 <Route path=path!("/ledger/:id") view=pages::ledger::entry ssr=SsrMode::Async />
                 <Route path=path!("/reports/estimates") view=pages::estimates::view ssr=SsrMode::Async />
                 <Route path=path!("/reports") view=pages::reports::view ssr=SsrMode::Async />

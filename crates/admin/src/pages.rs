@@ -4,6 +4,7 @@
     reason = "the server macro makes each function's arguments into public fields"
 )]
 
+pub mod adjustments;
 pub mod alerts;
 pub mod catalogue;
 pub mod connect;

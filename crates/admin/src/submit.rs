@@ -196,7 +196,7 @@ async fn answer<F: Serialize>(
 }
 
 /// The operations' messages are parts of sentences; beside a field they stand alone.
-fn sentence(message: &str) -> String {
+pub fn sentence(message: &str) -> String {
     let mut characters = message.chars();
     let first = characters
         .next()

@@ -93,6 +93,56 @@ impl Fields {
         }
     }
 
+    /// Reads a count with a sign, such as `-1,200` or `1,200`; `None` when blank or wrong (which is noted).
+    pub fn signed_count(&mut self, field: &'static str, text: &str) -> Option<i64> {
+        let (is_negative, rest) = self.sign(field, text)?;
+        let count = self.count(field, rest)?;
+        let Ok(count) = i64::try_from(count) else {
+            self.refuse(field, "this is too large");
+            return None;
+        };
+        Some(if is_negative { -count } else { count })
+    }
+
+    /// Reads an amount of money with a sign, such as `-12.50`; `None` when blank or wrong (which is noted).
+    pub fn signed_amount(&mut self, field: &'static str, text: &str) -> Option<Nanos> {
+        let (is_negative, rest) = self.sign(field, text)?;
+        let amount = self.amount(field, rest)?;
+        Some(if is_negative { -amount } else { amount })
+    }
+
+    /// Whether a figure is below zero, and the figure without its sign; `None` when there is none. Pages write a minus
+    /// sign and people a hyphen.
+    fn sign<'a>(&mut self, field: &'static str, text: &'a str) -> Option<(bool, &'a str)> {
+        let text = text.trim();
+        if text.is_empty() {
+            return None;
+        }
+        let (is_negative, rest) = match text.strip_prefix(['-', '\u{2212}']) {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        if rest.trim().is_empty() {
+            self.refuse(field, "write a figure after the sign");
+            return None;
+        }
+        Some((is_negative, rest.trim_start()))
+    }
+
+    /// A text of at most so many characters: trimmed, without control characters but for line breaks.
+    pub fn text(&mut self, field: &'static str, text: &str, chars_max: usize) -> String {
+        let text = text.trim();
+        if text.chars().count() > chars_max {
+            self.refuse(field, format!("at most {chars_max} characters"));
+        } else if text
+            .chars()
+            .any(|character| character.is_control() && character != '\n' && character != '\r')
+        {
+            self.refuse(field, "without control characters");
+        }
+        text.to_owned()
+    }
+
     /// Reads one of a few words; `None` when blank or wrong (which is noted).
     pub fn word<T>(&mut self, field: impl Into<Cow<'static, str>>, text: &str) -> Option<T>
     where

@@ -6,6 +6,7 @@
 //! give are re-exported in [`rows`].
 
 pub mod actor;
+pub mod adjustments;
 pub mod alerts;
 pub mod audit;
 pub mod catalogue;

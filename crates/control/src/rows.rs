@@ -1,5 +1,6 @@
 //! What operations take and give that the store defines: surfaces know `control`, not the store.
 
+pub use store::adjustments::{AdjustmentCursor, AdjustmentPage};
 pub use store::audit::{AUDIT_PAGE_MAX, AuditEntry, AuditFilter};
 pub use store::budgets::Spent;
 pub use store::entries::{EntryCursor, EntryFilter, EntryPage, LedgerEntry, Named, PAGE_ENTRIES_MAX};

@@ -12,6 +12,7 @@ use crate::ids::{AdjustmentId, JobId, KeyId, LimitId, PriceId, RequestId, Tenant
 use crate::limits::{Dimension, Scope};
 use crate::money::Nanos;
 use crate::policy::Dialect;
+use crate::prices::Price;
 use crate::priority::Priority;
 use crate::refusals::RefusalCode;
 use crate::usage::{TokenUsage, UsageSource};
@@ -248,6 +249,32 @@ impl Settlement {
             identity: hold.identity,
         }
     }
+
+    /// Whether its cost follows from its tokens at `price`: those of the answer, rounded up once, and the expected use, as
+    /// often as it was tried before and may have cost something.
+    pub fn costs_as_priced(&self, price: &Price) -> bool {
+        let lost_max = self.attempts.len() as u64;
+        (0..=lost_max).any(|lost| {
+            let input = self.expected_input_tokens.saturating_mul(lost);
+            let output = self.expected_output_tokens.saturating_mul(lost);
+            let (Some(input_fresh_tokens), Some(output_tokens)) = (
+                self.usage.input_fresh_tokens.checked_sub(input),
+                self.usage.output_tokens.checked_sub(output),
+            ) else {
+                return false;
+            };
+            let answered = TokenUsage {
+                input_fresh_tokens,
+                output_tokens,
+                ..self.usage
+            };
+            let lost_cost = self
+                .expected_cost_nanos
+                .0
+                .saturating_mul(i64::try_from(lost).unwrap_or(i64::MAX));
+            self.cost_nanos == price.cost(&answered) + Nanos(lost_cost)
+        })
+    }
 }
 
 /// One scope's answer in the chain that admission checked.
@@ -319,6 +346,9 @@ pub struct Adjustment {
     pub admitted_at: DateTime<Utc>,
     /// When it was made.
     pub created_at: DateTime<Utc>,
+    /// The request that it corrects, if it corrects one.
+    #[serde(default)]
+    pub request_id: Option<RequestId>,
     /// Whose account.
     pub tenant_id: TenantId,
     /// Whose within the tenant, if it corrects one user.
@@ -341,7 +371,7 @@ pub struct Adjustment {
     pub reason: String,
     /// Who made it.
     pub author: String,
-    /// The request or ticket it refers to.
+    /// The ticket, credit note or invoice it refers to.
     pub reference: Option<String>,
 }
 

@@ -13,6 +13,7 @@
 //! | period, bucket | [`periods`] |
 //! | role (operator, auditor, manager, member) | [`people`] |
 //! | settlement, rejection, adjustment, hold record | [`ledger`] |
+//! | correction (of one request, by an adjustment), figures | [`adjustments`] |
 //! | totals, completeness of a month | [`reports`] |
 //! | reading (a limit at one moment), explanation | [`readings`] |
 //! | question (a request that nobody sends), answer | [`questions`] |
@@ -25,6 +26,7 @@
 //!
 //! Nothing here reads a clock, draws a random number or does input or output: time and randomness are arguments.
 
+pub mod adjustments;
 pub mod alerts;
 pub mod error_chain;
 pub mod estimate;

@@ -283,6 +283,9 @@ pub struct PriceRow {
 pub struct PolicyChanges {
     /// The version these rows lead to.
     pub version: i64,
+    /// The version that came with the last adjustment of the ledger: what budgets have spent is another since then.
+    #[serde(default)]
+    pub adjusted_version: i64,
     /// Settings, always whole.
     pub settings: Settings,
     /// Tenants.

@@ -112,6 +112,9 @@ impl Gateway {
         }
         if let Some(before) = self.keeper.current() {
             self.forget_changed_upstreams(&before, &newer.snapshot);
+            if before.adjusted_version != newer.snapshot.adjusted_version {
+                self.budgets.note_adjusted();
+            }
         }
         self.keeper.publish(newer);
         self.queue.stir_all(self.clock.now());
@@ -200,6 +203,8 @@ async fn keep_budgets(gateway: Arc<Gateway>) {
             () = tokio::time::sleep(Duration::from_millis(pause_ms)) => {}
             // Whatever a shared store has lost, the ledger knows.
             () = gateway.limits.forgot() => {}
+            // A credit opens a spent budget, a debit closes one: at once, and not within the minute.
+            () = gateway.budgets.adjusted() => {}
             () = gateway.budgets.begun() => tokio::time::sleep(Duration::from_millis(BEGUN_PAUSE_MS)).await,
         }
     }

@@ -1,7 +1,7 @@
 //! What budgets have spent: base from Postgres, since from this gateway's journal, holds in memory.
 //!
 //! A budget without a base is closed. Bases are read when a policy brings a new budget, before it comes into force; again
-//! every minute, so that any difference heals; and when a request meets a budget nobody knew of. A base says which of our
+//! every minute, so that any difference heals, and as soon as the ledger is adjusted; and when a request meets a budget nobody knew of. A base says which of our
 //! journal's entries it contains, and the counters add those past it. A new budget begins to count before its base is
 //! read, and opens only with one that contains everything settled until then.
 
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use domain::error_chain::chain;
+use domain::ids::TenantId;
 use domain::limits::{Dimension, Scope};
 use ledger::Journal;
 use limits::{BegunBudgets, BudgetKey, LifeSigns, Limits, Now};
@@ -55,6 +56,8 @@ pub struct Budgets {
     reading: Mutex<mpsc::Receiver<BudgetKey>>,
     /// Raised when bases were set for budgets that nobody counted for before.
     begun: Notify,
+    /// Raised when the ledger was adjusted since the bases were read.
+    adjusted: Notify,
     /// The newest policy whose budgets count here.
     counted_version: Arc<AtomicI64>,
 }
@@ -101,6 +104,7 @@ impl Budgets {
             unknown,
             reading: Mutex::new(reading),
             begun: Notify::new(),
+            adjusted: Notify::new(),
             counted_version: Arc::default(),
         }
     }
@@ -175,6 +179,16 @@ impl Budgets {
     /// their bases want to be read again soon.
     pub async fn begun(&self) {
         self.begun.notified().await;
+    }
+
+    /// Tells that the ledger was adjusted: all bases want to be read again.
+    pub fn note_adjusted(&self) {
+        self.adjusted.notify_one();
+    }
+
+    /// Waits until the ledger is adjusted. Many adjustments while nobody waits are one.
+    pub async fn adjusted(&self) {
+        self.adjusted.notified().await;
     }
 
     async fn read(&self, policy: &PolicySnapshot, wanted: HashSet<BudgetKey>) -> Result<(), StoreError> {
@@ -274,6 +288,32 @@ fn budgets_of(policy: &PolicySnapshot, at: DateTime<Utc>) -> impl Iterator<Item 
             .map(|limit| BudgetKey::of(&node, limit, at, zone))
             .collect::<Vec<_>>()
     })
+}
+
+/// The policy's budgets for the periods of `at`, with which rows of the ledger count in each: those of nodes that the
+/// policy knows, and of these users.
+pub fn budgets_in_force(
+    policy: &PolicySnapshot,
+    users: impl IntoIterator<Item = (TenantId, String)>,
+    at: DateTime<Utc>,
+) -> Vec<(BudgetKey, BudgetFilter)> {
+    let zone = policy.settings.time_zone;
+    let of_users = users.into_iter().flat_map(|(tenant, user)| {
+        let node = policy.limits_on(&Scope::User(tenant, user.into()));
+        let budgets = node.limits.iter().filter(|limit| limit.dimension.is_budget());
+        budgets
+            .map(|limit| BudgetKey::of(&node, limit, at, zone))
+            .collect::<Vec<_>>()
+    });
+    let mut known = HashSet::new();
+    budgets_of(policy, at)
+        .chain(of_users)
+        .filter(|key| known.insert(key.clone()))
+        .map(|key| {
+            let filter = filter(&key, policy);
+            (key, filter)
+        })
+        .collect()
 }
 
 fn spent_in(dimension: Dimension, spent: &Spent) -> i64 {

@@ -27,6 +27,8 @@ pub type OpenCredential = Arc<dyn Fn(&Upstream) -> Option<Arc<str>> + Send + Syn
 pub struct PolicySnapshot {
     /// Its version.
     pub version: i64,
+    /// The version that came with the last adjustment of the ledger.
+    pub adjusted_version: i64,
     /// Settings of the installation.
     pub settings: Settings,
     keys: Arc<HashMap<SecretHash, Arc<Key>>>,
@@ -280,6 +282,7 @@ impl PolicySnapshot {
 #[derive(Default)]
 pub struct PolicyRows {
     version: i64,
+    adjusted_version: i64,
     settings: Option<Settings>,
     tenants: HashMap<TenantId, Tenant>,
     plans: HashMap<PlanId, Plan>,
@@ -300,6 +303,7 @@ impl PolicyRows {
     /// Takes in newer rows. Taking the same ones twice changes nothing.
     pub fn apply(&mut self, changes: PolicyChanges) {
         self.version = changes.version;
+        self.adjusted_version = changes.adjusted_version;
         self.settings = Some(changes.settings);
         for tenant in changes.tenants {
             if tenant.removed_at.is_some() {
@@ -362,6 +366,7 @@ impl PolicyRows {
     pub fn whole(&self) -> Option<PolicyChanges> {
         Some(PolicyChanges {
             version: self.version,
+            adjusted_version: self.adjusted_version,
             settings: self.settings.clone()?,
             tenants: self.tenants.values().cloned().collect(),
             plans: self.plans.values().cloned().collect(),
@@ -449,6 +454,7 @@ impl PolicyRows {
             .collect();
         Some(PolicySnapshot {
             version: self.version,
+            adjusted_version: self.adjusted_version,
             settings,
             keys: Arc::clone(&self.keys_by_hash),
             keys_by_id: Arc::clone(&self.keys),

@@ -26,12 +26,47 @@ pub enum Command {
     Demo(DemoArgs),
     /// Bring the database schema up to date, and stop.
     Migrate(DatabaseArgs),
+    /// Check the ledger.
+    Ledger {
+        /// What to do with the ledger.
+        #[command(subcommand)]
+        command: LedgerCommand,
+    },
     /// Manage operators from the command line.
     Operator {
         /// What to do with operators.
         #[command(subcommand)]
         command: OperatorCommand,
     },
+}
+
+/// The ledger from the command line.
+#[derive(Debug, Subcommand)]
+pub enum LedgerCommand {
+    /// Add up every entry again, compare with every roll-up and budget, and print what differs. Ends with 0 if everything
+    /// agrees, with 1 if something differs, with 2 if it could not be checked. Gateways may go on meanwhile.
+    Verify(LedgerVerifyArgs),
+}
+
+/// What to check of the ledger.
+#[derive(Clone, Debug, Args)]
+pub struct LedgerVerifyArgs {
+    /// Postgres and the data directory.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// The first day to check, such as 2026-11-01, in the billing time zone; where the ledger begins, if absent.
+    #[arg(long)]
+    pub from: Option<chrono::NaiveDate>,
+    /// The day to stop before; where the ledger ends, if absent.
+    #[arg(long)]
+    pub until: Option<chrono::NaiveDate>,
+    /// How many differences are printed; the rest is counted.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub differences: u32,
+    /// Make the 15-minute roll-ups of days on which they differ anew from their entries, and print what was changed.
+    /// Gateways keep entries in their journals meanwhile. Ends with 0 if everything agrees then.
+    #[arg(long)]
+    pub repair: bool,
 }
 
 /// Operators from the command line.

@@ -7,6 +7,7 @@ pub mod data_dir;
 pub mod demo;
 pub mod embedded_postgres;
 pub mod health;
+pub mod ledger;
 pub mod listener;
 mod live;
 pub mod logging;

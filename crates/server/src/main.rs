@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use server::config::{Cli, Command, OperatorCommand};
+use server::config::{Cli, Command, LedgerCommand, OperatorCommand};
 use server::logging::{self, LogFormat};
-use server::{demo, operator, serve};
+use server::{demo, ledger, operator, serve};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -21,6 +21,12 @@ async fn main() -> ExitCode {
         Command::Migrate(args) => {
             logging::start(LogFormat::Text, "warn");
             serve::migrate(args).await
+        }
+        Command::Ledger {
+            command: LedgerCommand::Verify(args),
+        } => {
+            logging::start(LogFormat::Text, "warn");
+            return ledger::verify(args).await;
         }
         Command::Operator {
             command: OperatorCommand::Create(args),

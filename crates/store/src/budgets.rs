@@ -10,7 +10,7 @@ use serde::Serialize;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Store, StoreError, in_time, ledger};
+use crate::{Store, StoreError, Transaction, in_time, ledger};
 
 /// Budgets summed by one statement; longer lists are cut into several, inside the same snapshot.
 const FILTERS_PER_QUERY: usize = 500;
@@ -98,24 +98,7 @@ impl Store {
     async fn sum_budgets(&self, filters: &[BudgetFilter]) -> Result<BudgetSums, StoreError> {
         let mut snapshot = self.begin_snapshot().await?;
         let marks = ledger::marks(&mut snapshot).await?;
-        let mut spent = vec![Spent::default(); filters.len()];
-        // One statement for each way to find the rows, so that each uses its index.
-        let (by_key, rest): (Vec<_>, Vec<_>) = (0..filters.len()).partition(|&at| filters[at].key.is_some());
-        let (by_tenant, by_time): (Vec<_>, Vec<_>) = rest.into_iter().partition(|&at| filters[at].tenant.is_some());
-        for (positions, path) in [(by_key, Path::Key), (by_tenant, Path::Tenant), (by_time, Path::Time)] {
-            for positions in positions.chunks(FILTERS_PER_QUERY) {
-                let rows = positions.iter().map(|&at| filter_row(at, &filters[at])).collect();
-                for row in sums(&mut snapshot, path, rows).await? {
-                    let at = usize::try_from(row.position).unwrap_or(usize::MAX);
-                    if let Some(spent) = spent.get_mut(at) {
-                        *spent = Spent {
-                            tokens: row.tokens,
-                            cost: Nanos(row.cost_nanos),
-                        };
-                    }
-                }
-            }
-        }
+        let spent = sums_in(&mut snapshot, filters).await?;
         snapshot.commit().await?;
         Ok(BudgetSums { spent, marks })
     }
@@ -125,6 +108,29 @@ impl Store {
         let sums = self.budgets_spent(std::slice::from_ref(filter)).await?;
         Ok((sums.spent.first().copied().unwrap_or_default(), sums.marks))
     }
+}
+
+/// What each of these budgets has spent, in the order of the filters, inside the caller's snapshot.
+pub(crate) async fn sums_in(snapshot: &mut Transaction, filters: &[BudgetFilter]) -> Result<Vec<Spent>, StoreError> {
+    let mut spent = vec![Spent::default(); filters.len()];
+    // One statement for each way to find the rows, so that each uses its index.
+    let (by_key, rest): (Vec<_>, Vec<_>) = (0..filters.len()).partition(|&at| filters[at].key.is_some());
+    let (by_tenant, by_time): (Vec<_>, Vec<_>) = rest.into_iter().partition(|&at| filters[at].tenant.is_some());
+    for (positions, path) in [(by_key, Path::Key), (by_tenant, Path::Tenant), (by_time, Path::Time)] {
+        for positions in positions.chunks(FILTERS_PER_QUERY) {
+            let rows = positions.iter().map(|&at| filter_row(at, &filters[at])).collect();
+            for row in sums(snapshot, path, rows).await? {
+                let at = usize::try_from(row.position).unwrap_or(usize::MAX);
+                if let Some(spent) = spent.get_mut(at) {
+                    *spent = Spent {
+                        tokens: row.tokens,
+                        cost: Nanos(row.cost_nanos),
+                    };
+                }
+            }
+        }
+    }
+    Ok(spent)
 }
 
 #[derive(Clone, Copy)]
@@ -149,7 +155,7 @@ fn filter_row(position: usize, filter: &BudgetFilter) -> FilterRow<'_> {
 }
 
 async fn sums(
-    snapshot: &mut crate::Transaction,
+    snapshot: &mut Transaction,
     path: Path,
     filters: Vec<FilterRow<'_>>,
 ) -> Result<Vec<SpentRow>, StoreError> {

@@ -35,6 +35,7 @@ pub mod sign_in;
 pub mod tags;
 pub mod tenants;
 pub mod upstreams;
+pub mod verification;
 
 use std::future::Future;
 use std::io;

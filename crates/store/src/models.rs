@@ -43,6 +43,21 @@ pub struct StoredPrice {
 }
 
 impl Store {
+    /// A price, even one that was removed: what was charged by it names it.
+    pub async fn find_price(&self, id: PriceId) -> Result<Option<Price>, StoreError> {
+        let row = sqlx::query_as!(
+            PriceColumns,
+            "select id, model, valid_from, valid_until, input_nanos_per_mtok, cache_read_nanos_per_mtok,
+                    cache_write_5m_nanos_per_mtok, cache_write_1h_nanos_per_mtok, output_nanos_per_mtok, tiers, removed_at
+             from prices
+             where id = $1",
+            id.0,
+        )
+        .fetch_optional(self.pool())
+        .await?;
+        row.map(|row| Ok(row.into_row()?.price)).transpose()
+    }
+
     /// Models by name, each with its routes and the price in force at `now`; at most [`MODELS_MAX`].
     pub async fn models(&self, now: DateTime<Utc>) -> Result<Vec<ModelRow>, StoreError> {
         let mut snapshot = self.begin_snapshot().await?;

@@ -43,8 +43,12 @@ impl Store {
         else {
             return Ok(None);
         };
+        let adjusted_version = sqlx::query_scalar!("select policy_version from adjustment_mark")
+            .fetch_one(&mut *snapshot)
+            .await?;
         let changes = PolicyChanges {
             version,
+            adjusted_version,
             settings: settings::settings(row.time_zone, row.currency, row.unpriced, row.rehearsal_percent)?,
             tenants: tenants(&mut snapshot, since).await?,
             plans: plans(&mut snapshot, since).await?,

@@ -5,7 +5,7 @@ use control::rows::{EntryCursor, EntryFilter, EntryPage, LedgerEntry, Named};
 use control::{ControlError, FieldError};
 use domain::ids::{KeyId, RequestId};
 use domain::key_text::masked;
-use domain::ledger::{Attempt, Identity, Outcome, Rejection, ScopeCheck, Settlement};
+use domain::ledger::{Adjustment, Attempt, Identity, Outcome, Rejection, ScopeCheck, Settlement};
 use domain::limits::{Dimension, Scope};
 use domain::money::Nanos;
 use domain::prices::Price;
@@ -16,7 +16,7 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page, id_of_path};
-use crate::pages::rehearsal;
+use crate::pages::{adjustments, rehearsal};
 use crate::shell;
 use crate::table::{self, Tone, badge, facts, figures, words};
 use crate::visit::{Visit, Visitor, address};
@@ -79,7 +79,11 @@ pub fn list() -> AnyView {
             view! { <a class="button" href=href>"Back to the newest"</a> }
         });
         let content = view! {
-            {shell::page_head(title, "Every request leaves one entry here: what it used and cost, or why it was refused.", ().into_any())}
+            {shell::page_head(
+                title,
+                "Every request leaves one entry here: what it used and cost, or why it was refused.",
+                view! { <a class="button" href=adjustments::PATH>"Adjustments"</a> }.into_any(),
+            )}
             {wanted.form(&visit, visitor, &problems).await?}
             {listed}
             <nav class="pager" aria-label="Pages">
@@ -388,7 +392,13 @@ pub fn entry() -> AnyView {
                 let price = price_of(&visit, visitor, entry).await?;
                 let upstream = upstream_of(&visit, visitor, entry).await?;
                 let rehearsed = verdicts(&visit, visitor, &named, entry).await?;
-                view! { {settlement(&named, entry, price.as_ref(), upstream, &visit.format)} {rehearsed} }.into_any()
+                let made = visit.state.control.adjustments_of(&visitor.actor, id).await?;
+                let correct = adjustments::correct_link(visitor, id);
+                view! {
+                    {settlement(&named, entry, price.as_ref(), upstream, correct, &made, &visit.format)}
+                    {rehearsed}
+                }
+                .into_any()
             }
             LedgerEntry::Rejection(entry) => rejection(&named, entry, &visit.format),
         };
@@ -442,6 +452,8 @@ fn settlement(
     entry: &Settlement,
     price: Option<&Price>,
     upstream: Option<String>,
+    correct: AnyView,
+    made: &[Adjustment],
     format: &Format,
 ) -> AnyView {
     let usage = &entry.usage;
@@ -502,8 +514,13 @@ fn settlement(
         costs.push(("Above the ceiling", format.cost(entry.overrun_nanos).into_any()));
     }
     view! {
-        {shell::page_head("A request that ran", format.time(entry.admitted_at), outcome_badge(entry.outcome))}
+        {shell::page_head(
+            "A request that ran",
+            format.time(entry.admitted_at),
+            view! { {outcome_badge(entry.outcome)} {correct} }.into_any(),
+        )}
         {unpriced}
+        {adjustments::of_request(entry, made, format)}
         <div class="columns">
             <section class="card">
                 <h2>"Cost"</h2>

@@ -43,6 +43,27 @@ fn what_is_no_count_is_refused_and_never_taken_for_blank() {
 }
 
 #[test]
+fn signed_figures_are_read_as_pages_and_people_write_them() {
+    let mut fields = Fields::default();
+    assert_eq!(fields.signed_count("n", "-1,200"), Some(-1_200));
+    assert_eq!(fields.signed_count("n", "\u{2212}7"), Some(-7));
+    assert_eq!(fields.signed_count("n", "+ 7"), Some(7));
+    assert_eq!(fields.signed_amount("a", "-0.25"), Some(Nanos(-250_000_000)));
+    assert_eq!(fields.signed_amount("a", "12"), Some(Nanos::from_units(12)));
+    assert_eq!(
+        (fields.signed_count("n", " "), fields.signed_amount("a", "")),
+        (None, None)
+    );
+    assert!(fields.check().is_ok());
+    for text in ["-", "--1", "-+1", "+-1", "- x", "1-"] {
+        let errors = errors_of(|fields| assert_eq!(fields.signed_count("n", text), None));
+        assert_eq!(errors.len(), 1, "{text}");
+        let errors = errors_of(|fields| assert_eq!(fields.signed_amount("a", text), None));
+        assert_eq!(errors.len(), 1, "{text}");
+    }
+}
+
+#[test]
 fn amounts_are_exact_and_not_below_zero() {
     let mut fields = Fields::default();
     assert_eq!(fields.amount("a", "12.50"), Some(Nanos(12_500_000_000)));

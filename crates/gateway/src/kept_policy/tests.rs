@@ -11,6 +11,7 @@ use super::{KEPT_POLICY_FILE, KeptPolicy, KeptPolicyError};
 fn policy() -> PolicyChanges {
     PolicyChanges {
         version: 7,
+        adjusted_version: 3,
         settings: Settings {
             time_zone: chrono_tz::Asia::Tokyo,
             currency: "JPY".into(),

@@ -59,6 +59,7 @@ fn price(number: u128, from: &str, until: Option<&str>) -> PriceRow {
 fn changes() -> PolicyChanges {
     PolicyChanges {
         version: 1,
+        adjusted_version: 0,
         settings: Settings {
             time_zone: chrono_tz::UTC,
             currency: "USD".into(),
