@@ -1503,7 +1503,7 @@ async fn everybody_reads_only_what_is_theirs() {
 
         // The file says the same as the page and the ledger, to the last digit.
         let mut csv = control.monthly_csv(actor, &query, later(1)).await.unwrap();
-        assert_eq!(csv.file_name, "tollgate-usage-2026-11-by-key.csv");
+        assert_eq!(csv.file_name, "tollgate-usage-2026-11-open-by-key.csv");
         let mut text = Vec::new();
         while let Some(piece) = csv.bytes.next().await {
             text.extend(piece.unwrap());
@@ -1661,7 +1661,7 @@ async fn reports_by_tag_agree_with_the_month_and_with_what_each_may_see() {
         assert_eq!(control.tag_names(actor, month, None).await.unwrap(), names, "{who}");
 
         let csv = control.monthly_tag_csv(actor, &by_project, later(1)).await.unwrap();
-        assert_eq!(csv.file_name, "tollgate-usage-2026-11-by-tag-project.csv");
+        assert_eq!(csv.file_name, "tollgate-usage-2026-11-open-by-tag-project.csv");
         let text = csv.bytes.map(Result::unwrap).concat().await;
         let text = String::from_utf8(text).unwrap();
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();

@@ -19,6 +19,8 @@ pub enum PageError {
     Forbidden,
     /// Postgres does not answer.
     Unavailable,
+    /// It would have read more than it may.
+    TooSlow,
     /// A write that does not come from a page of ours.
     ForeignOrigin,
     /// A write that is larger than any form of ours.
@@ -38,6 +40,7 @@ impl PageError {
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Malformed => StatusCode::BAD_REQUEST,
+            Self::TooSlow => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -51,6 +54,7 @@ impl PageError {
             Self::ForeignOrigin => "This form was not sent from the console",
             Self::TooLarge => "That was too much at once",
             Self::Malformed => "This request cannot be understood",
+            Self::TooSlow => "This looks through too much",
             Self::Internal => "Something went wrong here",
         }
     }
@@ -69,6 +73,10 @@ impl PageError {
                  proxy, let it pass the Host header on unchanged."
             }
             Self::TooLarge => "Nothing was changed. Go back and send less text.",
+            Self::TooSlow => {
+                "It took too long and was given up. Go back and ask for less: a shorter time, one tenant, one key, or a \
+                 request by its id."
+            }
             Self::Malformed => "Nothing was changed. Go back, load the page again, and repeat what you did.",
             Self::Internal => {
                 "The reason is in the server's log. Load the page again; if this stays, tell an operator the time at \
@@ -143,6 +151,7 @@ impl From<ControlError> for PageError {
                 );
                 Self::Unavailable
             }
+            ControlError::TooSlow(_) => Self::TooSlow,
             // A page or form that shows fields deals with these before.
             ControlError::Invalid(_) | ControlError::Conflict { .. } => Self::Malformed,
             ControlError::Internal(_) => {

@@ -56,6 +56,9 @@ pub enum ControlError {
     /// The database cannot be reached or is too busy; repeating may help.
     #[error("the database cannot be reached; nothing was changed")]
     Unavailable(#[source] StoreError),
+    /// It would read more than it may; asking for less helps.
+    #[error("this search goes through too much of the ledger; choose a shorter time, a tenant, a key or a request")]
+    TooSlow(#[source] StoreError),
     /// Too many people sign in or choose passwords at this moment; repeating helps.
     #[error("too many sign-ins at this moment; try again in a few seconds")]
     Busy,
@@ -111,6 +114,9 @@ impl From<StoreError> for ControlError {
     fn from(error: StoreError) -> Self {
         if error.is_transient() {
             return Self::Unavailable(error);
+        }
+        if matches!(error, StoreError::TooSlow(_)) {
+            return Self::TooSlow(error);
         }
         let known = error
             .constraint()

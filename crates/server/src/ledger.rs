@@ -26,7 +26,8 @@ const DIFFERS: u8 = 1;
 /// What it ends with when it could not be done.
 const FAILED: u8 = 2;
 /// Columns that tell rows of one bucket and tenant apart, over all tables.
-const PARTS_OF_KEYS: [&str; 11] = [
+const PARTS_OF_KEYS: [&str; 12] = [
+    "grain",
     "key_id",
     "user_id",
     "model",
@@ -128,7 +129,14 @@ impl Check<'_> {
                 next = self.next(day.end.max(start), Some(end)).await?;
             }
             // These follow the roll-ups by 15 minutes, whether or not there are entries left.
-            let differences = self.store.calendar_differences(month.first_day()).await?;
+            let mut differences = self.store.calendar_differences(month.first_day()).await?;
+            if self.repairs && !differences.is_empty() {
+                for difference in &differences {
+                    println!("made anew: {}", self.line(difference));
+                }
+                self.store.refill_calendar(self.zone).await?;
+                differences = self.store.calendar_differences(month.first_day()).await?;
+            }
             self.tell_rollups(&differences);
             let found = self.told.count - before;
             eprintln!("{month}: {days} days with entries or sums, {found} differences");

@@ -7,8 +7,11 @@ use domain::refusals::RefusalCode;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, Transaction};
 
+/// How long the reading of a page may take, in milliseconds. What is looked for by an index takes some; what few entries of
+/// a long time have, and no index tells, would read all of them.
+const SEARCH_TIMEOUT_MS: u32 = 5_000;
 /// Entries on one page at most.
 pub const PAGE_ENTRIES_MAX: u32 = 200;
 
@@ -100,6 +103,18 @@ impl LedgerEntry {
 }
 
 impl Store {
+    /// A snapshot in which pages are read, within bounds.
+    pub(crate) async fn begin_search(&self) -> Result<Transaction, StoreError> {
+        let mut snapshot = self.begin_snapshot().await?;
+        sqlx::query!(
+            r#"select set_config('statement_timeout', $1, true) as "set!""#,
+            SEARCH_TIMEOUT_MS.to_string(),
+        )
+        .fetch_one(&mut *snapshot)
+        .await?;
+        Ok(snapshot)
+    }
+
     /// Both kinds of entry in the order of time, the newest first.
     pub async fn ledger_entries(
         &self,

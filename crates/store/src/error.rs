@@ -23,6 +23,9 @@ pub enum StoreError {
     /// Deadlock or serialisation failure: the same transaction may succeed when repeated.
     #[error("another transaction was in the way")]
     Conflict(#[source] sqlx::Error),
+    /// The statement took longer than it may, and was given up.
+    #[error("a database query took too long")]
+    TooSlow(#[source] sqlx::Error),
     /// The schema could not be brought up to date.
     #[error("the database schema could not be brought up to date")]
     Migration(#[source] MigrateError),
@@ -90,6 +93,8 @@ impl From<sqlx::Error> for StoreError {
             Self::Conflict(error)
         } else if is_unavailable(&error) {
             Self::Unavailable(error)
+        } else if is_time_out(&error) {
+            Self::TooSlow(error)
         } else {
             Self::Query(error)
         }
@@ -103,6 +108,12 @@ fn is_transient(error: &sqlx::Error) -> bool {
 fn is_conflict(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| matches!(&*code, "40001" | "40P01"))
+}
+
+/// The statement's time is over, or somebody cancelled it.
+fn is_time_out(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| code == "57014")
 }
 
 fn is_unavailable(error: &sqlx::Error) -> bool {

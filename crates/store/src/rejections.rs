@@ -18,6 +18,7 @@ impl Store {
     ) -> Result<EntryPage<Rejection>, StoreError> {
         let places = page_places(entries_max);
         let (after_at, after_id) = start(after);
+        let mut snapshot = self.begin_search().await?;
         let rows = sqlx::query_as!(
             EntryRow,
             r#"
@@ -33,7 +34,7 @@ impl Store {
                     and ($8::text is null or model = $8)
                     and ($9::uuid is null or id = $9)
                     and ($10::uuid is null or user_id = $10::text
-                        or key_id in (select keys.id from keys where owner_id = $10))
+                        or key_id = any(array(select keys.id from keys where owner_id = $10)))
                     and ($11::text is null or code = $11)
                     and ($13::jsonb is null or tags @> $13)
                 order by refused_at desc, id desc
@@ -65,8 +66,9 @@ impl Store {
             places as i64 + 1,
             tag_object(filter.tag.as_ref()),
         )
-        .fetch_all(self.pool())
+        .fetch_all(&mut *snapshot)
         .await?;
+        snapshot.commit().await?;
         let entries: Result<Vec<Named<Rejection>>, _> =
             rows.into_iter().map(|row| row.into_named("rejections")).collect();
         Ok(page(entries?, places, |entry: &Rejection| EntryCursor {

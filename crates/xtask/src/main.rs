@@ -81,6 +81,12 @@ enum Bench {
     Limits,
     /// Input that is estimated against input that is counted, and what reading and estimating a request costs.
     Estimates,
+    /// Ten million requests in the ledger: reports, pages and files.
+    Ledger {
+        /// Passed on; `cargo xtask bench ledger -- --help` names them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Two hundred users on one provider account: without protection, with rate limits, with everything.
     Flow {
         /// Passed on; `cargo xtask bench flow -- --help` names them.
@@ -121,6 +127,9 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Bench {
             what: Bench::Flow { arguments },
         } => bench::flow(&workspace, &arguments),
+        Command::Bench {
+            what: Bench::Ledger { arguments },
+        } => bench::ledger(&workspace, &arguments),
         Command::Check => check::check(&workspace),
         Command::Fuzz { seconds } => fuzz::fuzz(&workspace, seconds),
         Command::Prepare { check: false } => prepare::renew(&workspace),
