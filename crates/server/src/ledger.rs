@@ -128,7 +128,13 @@ impl Check<'_> {
                 next = self.next(day.end.max(start), Some(end)).await?;
             }
             // These follow the roll-ups by 15 minutes, whether or not there are entries left.
-            let differences = self.store.calendar_differences(month.first_day()).await?;
+            let first_day = month.first_day();
+            let mut differences = self.store.calendar_differences(first_day).await?;
+            if self.repairs && !differences.is_empty() {
+                self.say_made_anew(&differences);
+                self.store.rebuild_calendar(first_day).await?;
+                differences = self.store.calendar_differences(first_day).await?;
+            }
             self.tell_rollups(&differences);
             let found = self.told.count - before;
             eprintln!("{month}: {days} days with entries or sums, {found} differences");
@@ -150,9 +156,7 @@ impl Check<'_> {
         };
         let mut differences = self.store.rollup_differences(day).await?;
         if self.repairs && !differences.is_empty() {
-            for difference in &differences {
-                println!("made anew: {}", self.line(difference));
-            }
+            self.say_made_anew(&differences);
             self.store.rebuild_rollups(day).await?;
             differences = self.store.rollup_differences(day).await?;
         }
@@ -163,6 +167,12 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    fn say_made_anew(&self, differences: &[RollupDifference]) {
+        for difference in differences {
+            println!("made anew: {}", self.line(difference));
+        }
     }
 
     fn tell_rollups(&mut self, differences: &[RollupDifference]) {
