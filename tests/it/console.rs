@@ -355,6 +355,8 @@ async fn every_page_of_an_empty_installation_opens() {
         "/priorities",
         "/rehearsal",
         "/ledger",
+        "/ledger/adjustments",
+        "/ledger/adjustments/new",
         "/reports",
         "/reports/monthly.csv",
         "/people",

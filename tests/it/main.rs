@@ -36,3 +36,4 @@ mod spending;
 mod tags;
 mod tidy;
 mod troubleshooting;
+mod verification;

@@ -63,8 +63,9 @@ pub struct LedgerVerifyArgs {
     /// How many differences are printed; the rest is counted.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub differences: u32,
-    /// Make the 15-minute roll-ups of days on which they differ anew from their entries, and print what was changed.
-    /// Gateways keep entries in their journals meanwhile. Ends with 0 if everything agrees then.
+    /// Make the 15-minute roll-ups of days on which they differ anew from their entries, sums by month and day anew from
+    /// those, and print what was changed. Gateways keep entries in their journals meanwhile. Ends with 0 if everything
+    /// agrees then.
     #[arg(long)]
     pub repair: bool,
 }

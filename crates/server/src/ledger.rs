@@ -26,8 +26,7 @@ const DIFFERS: u8 = 1;
 /// What it ends with when it could not be done.
 const FAILED: u8 = 2;
 /// Columns that tell rows of one bucket and tenant apart, over all tables.
-const PARTS_OF_KEYS: [&str; 12] = [
-    "grain",
+const PARTS_OF_KEYS: [&str; 11] = [
     "key_id",
     "user_id",
     "model",
@@ -129,13 +128,12 @@ impl Check<'_> {
                 next = self.next(day.end.max(start), Some(end)).await?;
             }
             // These follow the roll-ups by 15 minutes, whether or not there are entries left.
-            let mut differences = self.store.calendar_differences(month.first_day()).await?;
+            let first_day = month.first_day();
+            let mut differences = self.store.calendar_differences(first_day).await?;
             if self.repairs && !differences.is_empty() {
-                for difference in &differences {
-                    println!("made anew: {}", self.line(difference));
-                }
-                self.store.refill_calendar(self.zone).await?;
-                differences = self.store.calendar_differences(month.first_day()).await?;
+                self.say_made_anew(&differences);
+                self.store.rebuild_calendar(first_day).await?;
+                differences = self.store.calendar_differences(first_day).await?;
             }
             self.tell_rollups(&differences);
             let found = self.told.count - before;
@@ -158,9 +156,7 @@ impl Check<'_> {
         };
         let mut differences = self.store.rollup_differences(day).await?;
         if self.repairs && !differences.is_empty() {
-            for difference in &differences {
-                println!("made anew: {}", self.line(difference));
-            }
+            self.say_made_anew(&differences);
             self.store.rebuild_rollups(day).await?;
             differences = self.store.rollup_differences(day).await?;
         }
@@ -171,6 +167,12 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    fn say_made_anew(&self, differences: &[RollupDifference]) {
+        for difference in differences {
+            println!("made anew: {}", self.line(difference));
+        }
     }
 
     fn tell_rollups(&mut self, differences: &[RollupDifference]) {

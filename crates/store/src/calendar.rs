@@ -23,26 +23,18 @@ impl Store {
             return Ok(());
         }
         let patient = self.patient_pool();
-        let prepared = prepare(&patient, zone, false).await;
-        patient.close().await;
-        prepared
-    }
-
-    /// Makes the sums by month and day anew, whatever they say.
-    pub async fn refill_calendar(&self, zone: Tz) -> Result<(), StoreError> {
-        let patient = self.patient_pool();
-        let prepared = prepare(&patient, zone, true).await;
+        let prepared = prepare(&patient, zone).await;
         patient.close().await;
         prepared
     }
 }
 
-async fn prepare(pool: &sqlx::PgPool, zone: Tz, anyway: bool) -> Result<(), StoreError> {
+async fn prepare(pool: &sqlx::PgPool, zone: Tz) -> Result<(), StoreError> {
     let mut transaction = pool.begin().await?;
     sqlx::query!("select pg_advisory_xact_lock($1)", CALENDAR_LOCK)
         .execute(&mut *transaction)
         .await?;
-    if !anyway && is_current(&mut transaction, zone).await? {
+    if is_current(&mut transaction, zone).await? {
         return Ok(());
     }
     // Whoever writes roll-ups meanwhile would add to sums that are about to be made of what they wrote.

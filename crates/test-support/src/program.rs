@@ -102,6 +102,41 @@ impl Program {
     }
 }
 
+/// What a command that ends by itself leaves.
+#[derive(Debug)]
+pub struct Printed {
+    /// Its exit code; absent when a signal ended it.
+    pub code: Option<i32>,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said beside.
+    pub stderr: String,
+}
+
+/// Runs the program with these arguments and variables to its end.
+///
+/// # Panics
+/// When it does not end.
+pub async fn run(arguments: &[&str], data_dir: &Path, variables: &[(&str, &str)]) -> Printed {
+    let running = Command::new(program())
+        .args(arguments)
+        .env_remove("DATABASE_URL")
+        .env_remove("REDIS_URL")
+        .env("TOLLGATE_DATA_DIR", data_dir)
+        .env("RUST_LOG", "off")
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = timeout(PATIENCE, running).await.expect("it ends within bounds");
+    let output = output.expect("the program starts");
+    Printed {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
 /// `cargo xtask test` says where the program is; otherwise it is looked for in the build folder.
 fn program() -> PathBuf {
     if let Some(given) = std::env::var_os("TOLLGATE_TEST_SERVER") {

@@ -682,7 +682,7 @@ async fn adjustment_form(
     let (currency, zone) = (visit.format.currency(), visit.format.zone());
     let tenants = tenants(visit, visitor, "Choose").await?;
     let models = visit.state.control.models(&visitor.actor, visit.now()).await?;
-    let models = std::iter::once((String::new(), "All".to_owned()))
+    let models = std::iter::once((String::new(), "None in particular".to_owned()))
         .chain(models.into_iter().map(|row| (row.model.name.clone(), row.model.name)))
         .collect();
     Ok(view! {
