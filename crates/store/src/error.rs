@@ -55,6 +55,17 @@ impl StoreError {
         code.is_some_and(|code| ["22", "23", "54"].iter().any(|class| code.starts_with(class)))
     }
 
+    /// Whether another transaction was in the way: a deadlock, a serialisation failure, or a lock that was not had in time.
+    pub(crate) fn is_in_the_way(&self) -> bool {
+        match self {
+            Self::Conflict(_) => true,
+            Self::Query(error) => error
+                .as_database_error()
+                .is_some_and(|error| error.code().as_deref() == Some("55P03")),
+            _ => false,
+        }
+    }
+
     /// The name of the violated constraint, if that is what happened.
     pub fn constraint(&self) -> Option<&str> {
         match self {
