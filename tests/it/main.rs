@@ -8,6 +8,7 @@ mod chain;
 mod console;
 mod control;
 mod crash;
+mod crash_load;
 mod dialects;
 mod endings;
 mod errors;
