@@ -32,8 +32,12 @@ fn per_second() -> u32 {
     setting("TOLLGATE_TEST_LOAD_PER_SECOND").unwrap_or(PER_SECOND)
 }
 
+fn times() -> u32 {
+    setting("TOLLGATE_TEST_LOAD_TIMES").unwrap_or(1)
+}
+
 fn round() -> u64 {
-    ROUND * u64::from(setting("TOLLGATE_TEST_LOAD_TIMES").unwrap_or(1))
+    ROUND * u64::from(times())
 }
 
 /// Requests that may be under way: those whose callers wait, and those whose callers have left within the last second.
@@ -106,8 +110,9 @@ async fn what_is_journalled_while_postgres_is_stopped_arrives_when_it_is_back() 
     let mut server = own_postgres().await;
     let installation = Installation::over(&server.cluster().url()).await;
     let data_dir = tempfile::tempdir().expect("a directory");
-    // Segments of 1 MiB.
-    let variables = [("TOLLGATE_JOURNAL_MIB_MAX", "8")];
+    // Segments of 1 MiB, at first.
+    let room = (8 * times()).to_string();
+    let variables = [("TOLLGATE_JOURNAL_MIB_MAX", room.as_str())];
     let (program, url) = installation.gateway(data_dir.path(), &variables).await;
     let load = Load::start(std::slice::from_ref(&url), installation.callers.clone(), per_second());
     load.answered(round()).await;
@@ -128,7 +133,10 @@ async fn what_is_journalled_while_postgres_is_stopped_arrives_when_it_is_back() 
     })
     .await;
     let drained_in = begun.elapsed().as_secs_f64();
-    eprintln!("{depth} records, {bytes} bytes, {segments} segments were shipped in {drained_in:.1} s under load");
+    eprintln!(
+        "after {away:.0} s without Postgres, {depth} records, {bytes} bytes, {segments} segments were shipped in \
+         {drained_in:.1} s under load"
+    );
     tell("Postgres stopped", &load);
     let tally = load.stop().await;
     stop(program, &url).await;

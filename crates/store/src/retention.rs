@@ -120,25 +120,16 @@ impl Store {
             .await?;
         }
         for row in old {
-            let (parent, partition) = (quoted(&row.parent), quoted(&row.partition));
-            if row.is_attached {
-                // Apart from dropping it: the parent is free again before files are removed.
-                let text = format!("alter table {parent} detach partition {partition}");
-                if !self
-                    .step(async |transaction| execute(transaction, text.clone()).await)
-                    .await?
-                {
-                    tended.is_unfinished = true;
-                    continue;
-                }
+            let (parent, partition) = (row.parent.as_str(), row.partition.as_str());
+            // Apart from dropping it: the parent is free again before files are removed.
+            let detach = Change::Detach { parent, partition };
+            if row.is_attached && self.step(detach).await?.is_none() {
+                tended.is_unfinished = true;
+                continue;
             }
-            let text = format!("drop table if exists {partition}");
-            if self
-                .step(async |transaction| execute(transaction, text.clone()).await)
-                .await?
-            {
+            if self.step(Change::Drop { partition }).await?.is_some() {
                 tended.dropped += 1;
-                tracing::info!(partition = row.partition, "a month of the ledger was dropped");
+                tracing::info!(partition, "a month of the ledger was dropped");
             } else {
                 tended.is_unfinished = true;
             }
@@ -204,24 +195,11 @@ impl Store {
     async fn place_stray(&self, tended: &mut Tended) -> Result<(), StoreError> {
         for (parent, counted) in TABLES {
             for month in self.stray_months(parent, counted).await? {
-                let mut placed = 0;
-                let is_done = self
-                    .step(async |transaction| {
-                        let moved = sqlx::query_scalar!(
-                            r#"select place_default_entries($1, $2, $3) as "moved!""#,
-                            parent,
-                            month,
-                            PLACED_MAX,
-                        );
-                        placed = moved.fetch_one(&mut **transaction).await?;
-                        Ok(())
-                    })
-                    .await?;
-                match u64::try_from(placed) {
-                    Ok(placed) if is_done => tended.placed += placed,
-                    Ok(_) => tended.is_unfinished = true,
+                match self.step(Change::Place { parent, month }).await?.map(u64::try_from) {
+                    None => tended.is_unfinished = true,
+                    Some(Ok(placed)) => tended.placed += placed,
                     // Nobody could write while they are moved.
-                    Err(_) => tracing::warn!(
+                    Some(Err(_)) => tracing::warn!(
                         parent,
                         %month,
                         "more entries of this month lie in the default partition than are moved; they are found there"
@@ -256,21 +234,54 @@ impl Store {
             .await?)
     }
 
-    /// Does one thing in a transaction of its own; false when somebody was in the way.
-    async fn step(
-        &self,
-        work: impl AsyncFnOnce(&mut Transaction) -> Result<(), StoreError>,
-    ) -> Result<bool, StoreError> {
+    /// Does one thing in a transaction of its own: how many entries it has moved; `None` when somebody was in the way.
+    async fn step(&self, change: Change<'_>) -> Result<Option<i64>, StoreError> {
         let done = in_time(STEP_WAIT_MS, async {
             let mut transaction = self.begin().await?;
             execute(&mut transaction, format!("set local lock_timeout = {LOCK_WAIT_MS}")).await?;
-            work(&mut transaction).await?;
-            Ok(transaction.commit().await?)
+            let moved = change.make(&mut transaction).await?;
+            transaction.commit().await?;
+            Ok(moved)
         });
         match done.await {
-            Ok(()) => Ok(true),
-            Err(error) if error.is_in_the_way() => Ok(false),
+            Ok(moved) => Ok(Some(moved)),
+            Err(error) if error.is_in_the_way() => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+}
+
+/// A change that needs a table to itself for a moment.
+enum Change<'a> {
+    Detach { parent: &'a str, partition: &'a str },
+    Drop { partition: &'a str },
+    Place { parent: &'a str, month: NaiveDate },
+}
+
+impl Change<'_> {
+    async fn make(&self, transaction: &mut Transaction) -> Result<i64, StoreError> {
+        match self {
+            Self::Detach { parent, partition } => {
+                let (parent, partition) = (quoted(parent), quoted(partition));
+                execute(
+                    transaction,
+                    format!("alter table {parent} detach partition {partition}"),
+                )
+                .await?;
+                Ok(0)
+            }
+            Self::Drop { partition } => {
+                execute(transaction, format!("drop table if exists {}", quoted(partition))).await?;
+                Ok(0)
+            }
+            Self::Place { parent, month } => Ok(sqlx::query_scalar!(
+                r#"select place_default_entries($1, $2, $3) as "moved!""#,
+                parent,
+                month,
+                PLACED_MAX,
+            )
+            .fetch_one(&mut **transaction)
+            .await?),
         }
     }
 }

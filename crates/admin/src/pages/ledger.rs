@@ -78,10 +78,18 @@ pub fn list() -> AnyView {
             let href = wanted.address(None);
             view! { <a class="button" href=href>"Back to the newest"</a> }
         });
+        let kept = visit.state.control.entries_kept_from().await?.map(|from| {
+            let text = format!(
+                "Entries before {} are no longer kept; reports still count them.",
+                visit.format.minute(from)
+            );
+            view! { <p class="quiet">{text}</p> }
+        });
         let content = view! {
             {shell::page_head(title, "Every request leaves one entry here: what it used and cost, or why it was refused.", ().into_any())}
             {wanted.form(&visit, visitor, &problems).await?}
             {listed}
+            {kept}
             <nav class="pager" aria-label="Pages">
                 {newest} {older}
             </nav>
