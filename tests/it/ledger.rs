@@ -51,15 +51,15 @@ const SHIPPER: ShipperSettings = ShipperSettings {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A database, a journal and what ships it.
-struct Ledger {
-    database: TestDatabase,
-    store: Store,
+pub(crate) struct Ledger {
+    pub(crate) database: TestDatabase,
+    pub(crate) store: Store,
     directory: TempDir,
     journal: Arc<Journal>,
 }
 
 impl Ledger {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let database = database().await;
         let store = Store::connect_lazily(database.url()).unwrap();
         let directory = TempDir::new().unwrap();
@@ -72,15 +72,15 @@ impl Ledger {
         }
     }
 
-    fn append(&self, record: impl Into<Record>) -> u64 {
+    pub(crate) fn append(&self, record: impl Into<Record>) -> u64 {
         self.journal.append(&record.into().0).unwrap()
     }
 
-    async fn drain(&self) {
+    pub(crate) async fn drain(&self) {
         drain(&self.journal, &self.store).await;
     }
 
-    async fn count(&self, table: &str) -> i64 {
+    pub(crate) async fn count(&self, table: &str) -> i64 {
         let mut connection = self.database.connect().await;
         let query = format!("select count(*) from {table}");
         sqlx::query(sqlx::AssertSqlSafe(query))
@@ -91,12 +91,12 @@ impl Ledger {
     }
 
     /// Every total is what the entries add up to.
-    async fn check_totals(&self) {
+    pub(crate) async fn check_totals(&self) {
         assert_eq!(self.store.rollup_differences(november()).await.unwrap(), []);
     }
 }
 
-struct Record(JournalRecord);
+pub(crate) struct Record(JournalRecord);
 
 impl From<HoldRecord> for Record {
     fn from(hold: HoldRecord) -> Self {
@@ -122,18 +122,18 @@ fn open(directory: &Path, instance: &str) -> Arc<Journal> {
         .0
 }
 
-async fn drain(journal: &Arc<Journal>, store: &Store) {
+pub(crate) async fn drain(journal: &Arc<Journal>, store: &Store) {
     let shipper = Shipper::with_settings(Arc::clone(journal), store.clone(), SHIPPER);
     shipper.drain(PATIENCE).await.unwrap();
     assert_eq!(journal.status(at(0)).depth, 0);
 }
 
 /// Minutes into November 2026.
-fn at(minutes: u64) -> DateTime<Utc> {
+pub(crate) fn at(minutes: u64) -> DateTime<Utc> {
     november().start + chrono::Duration::minutes(minutes as i64)
 }
 
-fn november() -> Span {
+pub(crate) fn november() -> Span {
     Span {
         start: "2026-11-01T00:00:00Z".parse().unwrap(),
         end: "2026-12-01T00:00:00Z".parse().unwrap(),
@@ -198,7 +198,7 @@ fn hold(number: u64) -> HoldRecord {
     }
 }
 
-fn settlement(number: u64) -> Settlement {
+pub(crate) fn settlement(number: u64) -> Settlement {
     let ended_at = at(number * 7) + chrono::Duration::milliseconds(10 * number as i64);
     Settlement {
         outcome: Outcome::ALL[number as usize % 6],
@@ -237,7 +237,7 @@ fn verdict(number: u64, limit: u64) -> RehearsedVerdict {
     }
 }
 
-fn rejection(number: u64) -> Rejection {
+pub(crate) fn rejection(number: u64) -> Rejection {
     let HoldRecord { identity, .. } = hold(number);
     Rejection {
         refused_at: at(number * 7),
@@ -261,7 +261,7 @@ fn rejection(number: u64) -> Rejection {
     }
 }
 
-fn adjustment(number: u64) -> Adjustment {
+pub(crate) fn adjustment(number: u64) -> Adjustment {
     Adjustment {
         id: AdjustmentId(Uuid::from_u128(u128::from(number) + 1)),
         admitted_at: at(number * 7),
@@ -422,7 +422,7 @@ async fn a_killed_gateways_holds_become_abandoned_settlements() {
 }
 
 /// An entry as Postgres keeps it.
-fn without_nul(mut settlement: Settlement) -> Settlement {
+pub(crate) fn without_nul(mut settlement: Settlement) -> Settlement {
     for value in settlement.identity.tags.values_mut() {
         *value = value.replace('\0', "\u{fffd}");
     }

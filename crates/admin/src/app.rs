@@ -60,6 +60,7 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/settings/webhook") view=pages::webhook::view ssr=SsrMode::Async />
                 <Route path=path!("/settings/webhook/secret") view=pages::webhook::secret ssr=SsrMode::Async />
                 <Route path=path!("/status") view=pages::status::view ssr=SsrMode::Async />
+                <Route path=path!("/status/quarantine") view=pages::quarantine::view ssr=SsrMode::Async />
             </FlatRoutes>
         </Router>
     }

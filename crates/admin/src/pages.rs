@@ -21,6 +21,7 @@ pub mod overview;
 pub mod people;
 pub mod plans;
 pub mod priorities;
+pub mod quarantine;
 pub mod queue;
 pub mod quota_tree;
 pub mod rehearsal;

@@ -100,7 +100,7 @@ impl Control {
     }
 }
 
-async fn lock(transaction: &mut Transaction, read: i64) -> Result<Settings, ControlError> {
+pub(crate) async fn lock(transaction: &mut Transaction, read: i64) -> Result<Settings, ControlError> {
     let stored = settings::lock(transaction)
         .await?
         .ok_or(ControlError::NotFound { what: "settings" })?;
@@ -114,7 +114,7 @@ async fn lock(transaction: &mut Transaction, read: i64) -> Result<Settings, Cont
     })
 }
 
-fn changed(action: &'static str, before: Value, after: Value) -> Change {
+pub(crate) fn changed(action: &'static str, before: Value, after: Value) -> Change {
     Change {
         action,
         subject: "settings".to_owned(),

@@ -39,6 +39,12 @@ pub struct InstanceStatus {
     pub journal_lag_ms: u64,
     /// Journal on disk, bytes.
     pub journal_bytes: u64,
+    /// The size at which new requests are refused, bytes; 0 where the gateway does not tell.
+    pub journal_bytes_max: u64,
+    /// Records shipped a second lately.
+    pub journal_shipped_per_second: u64,
+    /// Records of this gateway that are in quarantine, and gaps, that nobody has dealt with.
+    pub journal_quarantined: u64,
     /// Holds without an ending.
     pub open_holds: u64,
     /// Every entry of this gateway that was admitted or refused earlier is in Postgres. The moment of writing when
@@ -52,6 +58,15 @@ pub struct InstanceStatus {
     pub breakers: Vec<BreakerStatus>,
     /// Jobs that run here.
     pub jobs_running: u64,
+}
+
+impl InstanceStatus {
+    /// How long the rest of the journal takes at the rate of the last seconds, in seconds; `None` while nothing is shipped
+    /// or nothing waits.
+    pub fn journal_drains_in_seconds(&self) -> Option<u64> {
+        let is_known = self.journal_depth > 0 && self.journal_shipped_per_second > 0;
+        is_known.then(|| self.journal_depth.div_ceil(self.journal_shipped_per_second))
+    }
 }
 
 /// Something that is worse than it should be. It becomes an alert of this kind when it lasts.

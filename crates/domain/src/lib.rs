@@ -47,4 +47,5 @@ pub mod questions;
 pub mod readings;
 pub mod refusals;
 pub mod reports;
+pub mod retention;
 pub mod usage;

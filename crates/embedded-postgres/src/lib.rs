@@ -126,6 +126,15 @@ pub enum Durability {
     Disposable,
 }
 
+/// How a server is stopped that is to go on later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// Transactions are rolled back, and everything is written.
+    Fast,
+    /// As a crash does it: the next start recovers.
+    Immediate,
+}
+
 /// Whether this machine has a PostgreSQL server that [`Cluster::start`] can use for new data.
 pub fn is_installed() -> bool {
     Binaries::find(Path::new("")).is_ok()
@@ -143,6 +152,7 @@ pub struct Cluster {
     directory: PathBuf,
     password: String,
     port: u16,
+    durability: Durability,
     server: Child,
     is_stopped: bool,
 }
@@ -188,31 +198,44 @@ impl Cluster {
         password: &str,
         durability: Durability,
     ) -> Result<Self> {
-        let log_path = log_path(data_dir);
-        let log = open_log(&log_path).map_err(io_error("open", &log_path))?;
-        let log_again = log.try_clone().map_err(io_error("open", &log_path))?;
         let port = free_port().map_err(io_error("find a free port for", directory))?;
-        let mut command = account.command(&binaries.program("postgres"));
-        command.arg("-D").arg(directory);
-        for setting in server_settings(port, durability) {
-            command.arg("-c").arg(setting);
-        }
-        let server = command
-            .stdin(Stdio::null())
-            .stdout(log)
-            .stderr(log_again)
-            .process_group(0)
-            .spawn()
-            .map_err(io_error("start", &binaries.program("postgres")))?;
         Ok(Self {
             binaries: binaries.clone(),
             account: account.clone(),
             directory: directory.to_owned(),
             password: password.to_owned(),
             port,
-            server,
+            durability,
+            server: spawn(binaries, account, data_dir, directory, port, durability)?,
             is_stopped: false,
         })
+    }
+
+    /// Stops the server, which keeps its port and its data for [`Self::resume`].
+    pub fn halt(&mut self, how: Halt) {
+        let immediate = ("immediate", IMMEDIATE_STOP_SECONDS_MAX);
+        match how {
+            Halt::Fast => self.end(&[("fast", FAST_STOP_SECONDS_MAX), immediate]),
+            Halt::Immediate => self.end(&[immediate]),
+        }
+    }
+
+    /// Starts a server again that was halted, or has ended by itself. Returns once connections are accepted.
+    pub fn resume(&mut self) -> Result<(), EmbeddedPostgresError> {
+        if !self.is_stopped && !self.has_ended() {
+            return Ok(());
+        }
+        let data_dir = self.directory.parent().unwrap_or(&self.directory).to_owned();
+        self.server = spawn(
+            &self.binaries,
+            &self.account,
+            &data_dir,
+            &self.directory,
+            self.port,
+            self.durability,
+        )?;
+        self.is_stopped = false;
+        self.wait_until_ready(&data_dir)
     }
 
     /// The connection URL of the database `tollgate`, with the superuser's password: not for logs.
@@ -320,6 +343,31 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.end(&[("immediate", IMMEDIATE_STOP_SECONDS_MAX)]);
     }
+}
+
+fn spawn(
+    binaries: &Binaries,
+    account: &Account,
+    data_dir: &Path,
+    directory: &Path,
+    port: u16,
+    durability: Durability,
+) -> Result<Child> {
+    let log_path = log_path(data_dir);
+    let log = open_log(&log_path).map_err(io_error("open", &log_path))?;
+    let log_again = log.try_clone().map_err(io_error("open", &log_path))?;
+    let mut command = account.command(&binaries.program("postgres"));
+    command.arg("-D").arg(directory);
+    for setting in server_settings(port, durability) {
+        command.arg("-c").arg(setting);
+    }
+    command
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(log_again)
+        .process_group(0)
+        .spawn()
+        .map_err(io_error("start", &binaries.program("postgres")))
 }
 
 fn server_settings(port: u16, durability: Durability) -> Vec<String> {

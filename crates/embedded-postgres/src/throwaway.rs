@@ -65,6 +65,11 @@ impl Throwaway {
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
+
+    /// The same, to be halted and resumed.
+    pub fn cluster_mut(&mut self) -> &mut Cluster {
+        &mut self.cluster
+    }
 }
 
 impl Drop for Throwaway {

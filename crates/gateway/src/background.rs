@@ -22,6 +22,8 @@ use crate::{Gateway, metrics};
 
 /// How often counters are swept and folded refusals written, in milliseconds.
 const SWEEP_INTERVAL_MS: u64 = 1_000;
+/// After how many reports of the status records in quarantine are counted again.
+const QUARANTINE_ROUNDS: u64 = 5;
 /// How long a newer policy waits for the reading of its new budgets, in milliseconds.
 const BUDGETS_WAIT_MS: u64 = 1_000;
 /// How long a start waits for the shared counters, in milliseconds.
@@ -244,8 +246,11 @@ async fn sweep(gateway: Arc<Gateway>) {
 
 async fn report(gateway: Arc<Gateway>) {
     let mut ticks = ticks(STATUS_INTERVAL_MS);
-    loop {
+    for round in 0_u64.. {
         ticks.tick().await;
+        if round.is_multiple_of(QUARANTINE_ROUNDS) {
+            gateway.count_quarantined().await;
+        }
         gateway.count_closed_budgets().await;
         let status = gateway.status();
         gateway.report_metrics(&status);

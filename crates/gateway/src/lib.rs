@@ -149,6 +149,7 @@ pub struct Gateway {
     pub(crate) flights: Flights,
     /// Budgets of the policy without a base, when last counted.
     pub(crate) closed_budgets: AtomicU64,
+    pub(crate) quarantined: AtomicU64,
     started_at: DateTime<Utc>,
     random: Arc<dyn Random>,
     after_admission: Option<AfterAdmission>,
@@ -226,6 +227,7 @@ impl Gateway {
             ending: CancellationToken::new(),
             flights: Flights::default(),
             closed_budgets: AtomicU64::new(0),
+            quarantined: AtomicU64::new(0),
             random: parts.random,
             after_admission: parts.after_admission,
         })

@@ -137,6 +137,18 @@ pub fn describe() {
     );
     describe_gauge!("tollgate_journal_lag_seconds", "Age of the oldest of them.");
     describe_gauge!("tollgate_journal_bytes", "Size of the journal on disk.");
+    describe_gauge!(
+        "tollgate_journal_bytes_max",
+        "The size at which new requests are refused."
+    );
+    describe_gauge!(
+        "tollgate_journal_shipped_per_second",
+        "Records shipped a second over the last ten seconds."
+    );
+    describe_gauge!(
+        "tollgate_journal_quarantined",
+        "Records in quarantine, and gaps, that nobody has dealt with."
+    );
     describe_histogram!(
         ADDED_SECONDS,
         "Time from arrival until the request goes out to the provider."
@@ -334,6 +346,9 @@ pub(crate) fn report(status: &domain::instances::InstanceStatus, counters: &Coun
     gauge!("tollgate_journal_depth").set(status.journal_depth as f64);
     gauge!("tollgate_journal_lag_seconds").set(status.journal_lag_ms as f64 / 1_000.0);
     gauge!("tollgate_journal_bytes").set(status.journal_bytes as f64);
+    gauge!("tollgate_journal_bytes_max").set(status.journal_bytes_max as f64);
+    gauge!("tollgate_journal_shipped_per_second").set(status.journal_shipped_per_second as f64);
+    gauge!("tollgate_journal_quarantined").set(status.journal_quarantined as f64);
 }
 
 fn seconds(ms: i64) -> f64 {

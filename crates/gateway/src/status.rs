@@ -47,6 +47,14 @@ impl Gateway {
             let text = "journal: the disk or Postgres does not take it; the log says why";
             say(AlertKind::JournalError, text.to_owned());
         }
+        let quarantined = self.quarantined.load(Ordering::Relaxed);
+        if quarantined > 0 {
+            let text = format!(
+                "journal: {quarantined} of its records are in quarantine or lost, and are missing in totals; Status, Quarantine \
+                 has them"
+            );
+            say(AlertKind::JournalError, text);
+        }
         if journal.is_full {
             let text = "journal: full; new requests are refused until Postgres has caught up";
             say(AlertKind::JournalFull, text.to_owned());
@@ -88,6 +96,9 @@ impl Gateway {
             journal_depth: journal.depth,
             journal_lag_ms,
             journal_bytes: journal.bytes,
+            journal_bytes_max: journal.bytes_max,
+            journal_shipped_per_second: journal.shipped_per_second,
+            journal_quarantined: quarantined,
             open_holds: self.open_holds(),
             complete_until: Some(journal.complete_until),
             queue: self.queue.status(self.clock.now()),
@@ -131,6 +142,13 @@ impl Gateway {
             None => 0,
         };
         self.closed_budgets.store(closed, Ordering::Relaxed);
+    }
+
+    /// Counts anew for the status. While Postgres is away, what was counted last stands.
+    pub(crate) async fn count_quarantined(&self) {
+        if let Ok(count) = self.store.count_quarantined_of(&self.instance).await {
+            self.quarantined.store(count, Ordering::Relaxed);
+        }
     }
 
     /// Whether requests can be served: a policy is in force.

@@ -43,8 +43,9 @@ pub enum OpenError {
     },
 }
 
-/// Where the journal is known to stand. Written after each batch; may lag behind Postgres, which has the truth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Where the journal is known to stand. Written after each batch and with each new segment; may lag behind Postgres, which
+/// has the truth.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
     /// Everything up to here was in Postgres.
     pub(crate) shipped_seq: u64,
@@ -52,6 +53,10 @@ pub(crate) struct Mark {
     pub(crate) next_seq: u64,
     /// Whether this directory has ever compared its numbers with Postgres's mark.
     pub(crate) has_met_postgres: bool,
+    /// The first numbers of the segments that are there. Written before one is removed, so that one that is not there has
+    /// gone astray.
+    #[serde(default)]
+    pub(crate) segments: Vec<u64>,
 }
 
 /// A locked directory.
@@ -123,8 +128,8 @@ impl Directory {
     }
 
     /// Writes the mark.
-    pub(crate) fn set_mark(&self, mark: Mark) -> io::Result<()> {
-        self.replace("mark", &serde_json::to_vec(&mark)?)
+    pub(crate) fn set_mark(&self, mark: &Mark) -> io::Result<()> {
+        self.replace("mark", &serde_json::to_vec(mark)?)
     }
 
     /// Asks for the disk to have the names of its files.

@@ -3,11 +3,11 @@
 mod recovery;
 mod shipping;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use domain::ledger::{HoldRecord, JournalRecord, Settlement};
@@ -19,10 +19,11 @@ use tokio_util::sync::CancellationToken;
 use self::recovery::Found;
 use self::shipping::Cursor;
 pub(crate) use self::shipping::{Content, Entry};
-use crate::directory::{Directory, Mark, OpenError};
+use crate::directory::{Directory, OpenError};
 use crate::frame;
 use crate::segment::{self, Segment};
 use crate::settings::{FsyncPolicy, JournalSettings};
+use crate::shipping_rate::ShippingRate;
 use crate::state::{Facts, Meaning, State};
 
 /// What an ending says beyond its hold, in bytes: use, attempts, verdicts of rehearsed limits. With the length of its hold,
@@ -69,6 +70,8 @@ pub struct Recovered {
     pub torn_bytes: u64,
     /// Places where the journal is damaged. They are quarantined when the shipper comes to them.
     pub damaged_places: u64,
+    /// Segments that were there and are not any more. What they may have held is told in quarantine.
+    pub missing_segments: u64,
 }
 
 /// How the journal stands.
@@ -85,6 +88,10 @@ pub struct JournalStatus {
     pub depth: u64,
     /// Size on disk.
     pub bytes: u64,
+    /// The size at which new requests are refused.
+    pub bytes_max: u64,
+    /// Records shipped a second lately, holds included; 0 while nothing is.
+    pub shipped_per_second: u64,
     /// How long the oldest record waits to be shipped; `None` when none does. May be a little high while the journal is
     /// being drained.
     pub oldest_unshipped_age: Option<Duration>,
@@ -128,11 +135,15 @@ impl Journal {
         };
         let locked = Directory::open(directory, instance)?;
         let mark = locked.mark();
-        let found = Found::read(&locked, mark).map_err(io)?;
+        let found = Found::read(&locked, &mark).map_err(io)?;
         // Numbers start at the microsecond of opening, so that they are new even when the directory was lost or restored
         // and Postgres, which would know, is away.
         let clock_seq = u64::try_from(now.timestamp_micros()).unwrap_or(1);
-        let next_seq = mark.next_seq.max(found.next_seq).max(clock_seq);
+        let inherited_seq = mark.next_seq.max(found.next_seq).saturating_sub(1);
+        let next_seq = clock_seq.max(inherited_seq + 1);
+        if found.empty.contains(&next_seq) {
+            segment::remove(directory, next_seq).map_err(io)?;
+        }
         let file = segment::create(directory, next_seq).map_err(io)?;
         let mut state = State {
             sealed: found.segments.into(),
@@ -146,6 +157,12 @@ impl Journal {
             next_seq,
             shipped_seq: mark.shipped_seq,
             has_met_postgres: mark.has_met_postgres,
+            has_compared: false,
+            inherited_seq,
+            attempted: BTreeSet::new(),
+            missing: found.missing,
+            is_renumbering: false,
+            rate: ShippingRate::default(),
             holds: found.holds,
             ages: found.ages,
             owed: VecDeque::new(),
@@ -157,14 +174,14 @@ impl Journal {
             shipping_error: None,
         };
         state.ending_seq = state.last_seq();
-        for finished in state.take_finished() {
-            segment::remove(directory, finished.first_seq).map_err(io)?;
-        }
+        let finished = state.take_finished().into_iter().map(|segment| segment.first_seq);
+        let needless: Vec<u64> = finished.chain(found.empty).filter(|&first| first != next_seq).collect();
         let recovered = Recovered {
             open_holds: found.open_holds,
             unshipped: state.depth(),
             torn_bytes: found.torn_bytes,
             damaged_places: found.damaged_places,
+            missing_segments: state.missing.len() as u64,
         };
         let journal = Self {
             directory: locked,
@@ -177,7 +194,10 @@ impl Journal {
             abandoned: Mutex::new(recovered.open_holds.clone()),
             appended: Notify::new(),
         };
-        journal.write_mark().map_err(io)?;
+        journal.write_mark(&journal.state.lock()).map_err(io)?;
+        for first_seq in needless {
+            segment::remove(directory, first_seq).map_err(io)?;
+        }
         Ok((Arc::new(journal), recovered))
     }
 
@@ -208,7 +228,9 @@ impl Journal {
             } else {
                 paid.map_err(AppendError::Io)?;
                 let length = frame.len() as u64;
-                if self.is_full(&state, length + ending_bytes(length)) {
+                let more = length + ending_bytes(length);
+                let is_for_refusals = facts.meaning == Meaning::Refusal && self.is_full_for_refusals(&state, more);
+                if is_for_refusals || self.is_full(&state, more) {
                     return Err(AppendError::Full);
                 }
                 self.write(&mut state, facts, &mut frame).map_err(AppendError::Io)?
@@ -249,6 +271,8 @@ impl Journal {
             shipped_seq: state.shipped_seq,
             depth: state.depth(),
             bytes: state.bytes(),
+            bytes_max: self.settings.bytes_max,
+            shipped_per_second: state.rate.per_second(Instant::now()),
             oldest_unshipped_age: state
                 .ages
                 .oldest_written_at()
@@ -300,6 +324,17 @@ impl Journal {
     fn is_full(&self, state: &State, more: u64) -> bool {
         let endings = state.holds.ending_bytes();
         state.bytes().saturating_add(endings).saturating_add(more) > self.settings.bytes_max
+    }
+
+    /// Refusals leave room for requests that run: what of them has none is counted in memory.
+    fn is_full_for_refusals(&self, state: &State, more: u64) -> bool {
+        let share = self
+            .settings
+            .bytes_max
+            .saturating_mul(self.settings.refusals_percent.into())
+            / 100;
+        let taken = state.bytes().saturating_add(state.holds.ending_bytes());
+        taken.saturating_add(more) > share
     }
 
     fn pay_owed(&self, state: &mut State) -> io::Result<()> {
@@ -368,6 +403,10 @@ impl Journal {
         }
         state.next_seq = first_seq;
         state.must_roll = false;
+        // Should it fail, nobody would find out that the new segment is lost. That is no reason to refuse a record.
+        if !state.is_renumbering {
+            let _ = self.write_mark(state);
+        }
         Ok(())
     }
 
@@ -410,16 +449,9 @@ impl Journal {
         }
     }
 
-    fn write_mark(&self) -> io::Result<()> {
-        let mark = {
-            let state = self.state.lock();
-            Mark {
-                shipped_seq: state.shipped_seq,
-                next_seq: state.next_seq,
-                has_met_postgres: state.has_met_postgres,
-            }
-        };
-        self.directory.set_mark(mark)
+    /// Under the lock, so that no older mark replaces a newer one.
+    fn write_mark(&self, state: &State) -> io::Result<()> {
+        self.directory.set_mark(&state.mark())
     }
 }
 

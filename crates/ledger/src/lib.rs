@@ -12,6 +12,7 @@ mod journal;
 mod segment;
 mod settings;
 mod shipper;
+mod shipping_rate;
 mod state;
 
 pub use directory::OpenError;

@@ -61,17 +61,37 @@ pub struct JournalSettings {
     pub segment_bytes: u64,
     /// Above this size of all segments no new request is taken on; endings still are.
     pub bytes_max: u64,
+    /// Above this share of it, in percent, refusals are counted in memory, so that a flood of them leaves room for requests
+    /// that run. 1 to 100.
+    pub refusals_percent: u8,
     /// When to ask for the disk.
     pub fsync: FsyncPolicy,
     /// How often under [`FsyncPolicy::Interval`].
     pub fsync_interval: Duration,
 }
 
+/// Segments that a journal is divided into at least: only a whole one makes room again.
+const SEGMENTS_MIN: u64 = 8;
+/// The usual size of a segment, in bytes.
+const SEGMENT_BYTES: u64 = 8 << 20;
+
+impl JournalSettings {
+    /// The defaults for a journal of so many bytes.
+    pub fn with_room(bytes_max: u64) -> Self {
+        Self {
+            segment_bytes: SEGMENT_BYTES.min(bytes_max / SEGMENTS_MIN),
+            bytes_max,
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for JournalSettings {
     fn default() -> Self {
         Self {
-            segment_bytes: 8 << 20,
+            segment_bytes: SEGMENT_BYTES,
             bytes_max: 4 << 30,
+            refusals_percent: 75,
             fsync: FsyncPolicy::default(),
             fsync_interval: Duration::from_secs(1),
         }

@@ -169,7 +169,7 @@ impl Shipper {
             Ok(())
         })
         .await?;
-        if !self.journal.has_met_postgres() {
+        if !self.journal.has_compared() {
             let mark = self.store.ledger_mark(self.journal.instance()).await?;
             self.adopt_mark(mark).await?;
         }
@@ -183,6 +183,7 @@ impl Shipper {
             self.quarantine(previous_seq, first.seq, bytes, reason).await?;
             return Ok(Step::Advanced);
         }
+        self.journal.note_attempt(last_readable(&entries));
         match self
             .store
             .ship_ledger(self.journal.instance(), &batch(previous_seq, &entries))
@@ -223,6 +224,7 @@ impl Shipper {
             bytes,
             reason,
         };
+        self.journal.note_attempt(seq);
         let shipped = self.store.quarantine_record(self.journal.instance(), &record).await?;
         self.take_note(shipped, seq).await
     }
@@ -254,7 +256,22 @@ impl Shipper {
             .await
     }
 
+    /// Goes on from Postgres's mark. What neither Postgres nor the disk has is told first, so that a failure in between
+    /// tells it again instead of never.
     async fn adopt_mark(&self, mark: u64) -> Result<(), StepError> {
+        for hole in self.journal.holes(mark) {
+            let (instance, first_seq, last_seq) = (self.journal.instance(), *hole.seqs.start(), *hole.seqs.end());
+            tracing::error!(
+                instance,
+                first_seq,
+                last_seq,
+                reason = hole.reason,
+                "entries of the ledger are missing"
+            );
+            self.store
+                .note_ledger_gap(instance, first_seq, last_seq, hole.reason)
+                .await?;
+        }
         Ok(self.blocking(move |journal| journal.adopt_mark(mark)).await?)
     }
 

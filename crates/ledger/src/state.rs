@@ -1,14 +1,17 @@
 //! What the journal knows about its own content without reading it again.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::File;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use domain::ids::RequestId;
 use domain::ledger::JournalRecord;
 
+use crate::directory::Mark;
 use crate::segment::Segment;
+use crate::shipping_rate::ShippingRate;
 
 /// Records that share one note about their age.
 const RECORDS_PER_AGE: u64 = 256;
@@ -68,6 +71,14 @@ pub(crate) struct Owed {
     pub(crate) frame: Vec<u8>,
 }
 
+/// Numbers of records that neither Postgres nor the disk has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hole {
+    pub(crate) seqs: RangeInclusive<u64>,
+    /// What happened, and what may be done.
+    pub(crate) reason: &'static str,
+}
+
 /// Everything behind the journal's lock.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -81,6 +92,17 @@ pub(crate) struct State {
     pub(crate) next_seq: u64,
     pub(crate) shipped_seq: u64,
     pub(crate) has_met_postgres: bool,
+    /// Whether that was done since the directory was opened.
+    pub(crate) has_compared: bool,
+    /// The last number that an earlier life of this directory may have given.
+    pub(crate) inherited_seq: u64,
+    /// Marks that Postgres may have come to by batches whose outcome is not known.
+    pub(crate) attempted: BTreeSet<u64>,
+    /// Numbers of segments that were written and are not there any more.
+    pub(crate) missing: Vec<RangeInclusive<u64>>,
+    /// While everything is being written again above a foreign mark: until that is done, the mark on disk stays as it was.
+    pub(crate) is_renumbering: bool,
+    pub(crate) rate: ShippingRate,
     pub(crate) holds: OpenHolds,
     pub(crate) ages: Ages,
     /// Endings that the disk would not take; at most one for each open hold. Nothing else is written before them, so that
@@ -127,10 +149,50 @@ impl State {
             .fold(self.shipped_seq, u64::max)
     }
 
-    /// Whether `mark` is that of an earlier life whose directory was lost, and says nothing about numbers given here.
+    /// Whether `mark` was not set by what was shipped from here, and so says nothing about numbers given here: another
+    /// directory was or is used under the same name. To believe such a mark would be to pass over what lies below it.
     pub(crate) fn is_foreign(&self, mark: u64) -> bool {
-        let first_seq = self.segments().next().map_or(self.next_seq, |oldest| oldest.first_seq);
-        mark >= self.next_seq || (!self.has_met_postgres && mark >= first_seq)
+        if self.attempted.contains(&mark) {
+            return false;
+        }
+        if !self.has_met_postgres {
+            let first_seq = self.segments().next().map_or(self.next_seq, |oldest| oldest.first_seq);
+            return mark >= self.next_seq || mark >= first_seq;
+        }
+        // An earlier life may have been killed before it heard of its last batch.
+        let is_inherited = !self.has_compared && mark <= self.inherited_seq;
+        mark > self.shipped_seq && !is_inherited
+    }
+
+    /// Numbers beyond `mark` that were given to records and are not on disk any more, and why.
+    pub(crate) fn holes(&self, mark: u64) -> Vec<Hole> {
+        let is_foreign = self.is_foreign(mark);
+        let from = |start: u64| if is_foreign { start } else { start.max(mark + 1) };
+        let missing = self.missing.iter().map(|range| Hole {
+            seqs: from(*range.start())..=*range.end(),
+            reason: "a segment of the journal is not there any more: what it held is lost, unless the file is put back \
+                     before the next start",
+        });
+        let first_here = self
+            .segments()
+            .find(|segment| segment.last_seq > mark)
+            .map_or(self.next_seq, |segment| segment.first_seq);
+        let restored = (!is_foreign && mark < self.shipped_seq).then(|| Hole {
+            seqs: mark + 1..=first_here.saturating_sub(1).min(self.shipped_seq),
+            reason: "Postgres lacks entries that it had, as after restoring a backup, and the journal has deleted them since: \
+                     what lies between the backup and the restore is lost, unless a newer backup has it",
+        });
+        missing.chain(restored).filter(|hole| !hole.seqs.is_empty()).collect()
+    }
+
+    /// What is noted of it beside the segments.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            shipped_seq: self.shipped_seq,
+            next_seq: self.next_seq,
+            has_met_postgres: self.has_met_postgres,
+            segments: self.segments().map(|segment| segment.first_seq).collect(),
+        }
     }
 
     /// Keeps an ending for later, and answers the number it will have; `None` where no open hold waits for it.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use gateway::QueueSettings;
+use ledger::JournalSettings;
 use limits::RedisSettings;
 use upstream::Timeouts;
 
@@ -160,8 +161,12 @@ pub struct ServeArgs {
     #[arg(long, env = "TOLLGATE_JOURNAL_FSYNC", default_value = "interval")]
     pub journal_fsync: ledger::FsyncPolicy,
     /// The journal's size on disk at which no new request is taken on, in MiB.
-    #[arg(long, env = "TOLLGATE_JOURNAL_MIB_MAX", default_value_t = 4_096, value_parser = clap::value_parser!(u64).range(64..))]
+    #[arg(long, env = "TOLLGATE_JOURNAL_MIB_MAX", default_value_t = 4_096, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     pub journal_mib_max: u64,
+    /// The share of that size, in percent, above which refusals are counted in memory instead, so that they leave room for
+    /// requests that run.
+    #[arg(long, env = "TOLLGATE_JOURNAL_REFUSALS_PERCENT", default_value_t = 75, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub journal_refusals_percent: u8,
     /// How long answers under way may take when the program is told to stop, in seconds.
     #[arg(long, env = "TOLLGATE_GRACE_SECONDS", default_value_t = 30)]
     pub grace_seconds: u64,
@@ -177,6 +182,15 @@ impl ServeArgs {
             places: self.queue_places as usize,
             waiting_tokens_max: self.queue_tokens,
             timeout_ms: self.queue_timeout_seconds.saturating_mul(1_000),
+        }
+    }
+
+    /// Bounds of the journal.
+    pub(crate) fn journal(&self) -> JournalSettings {
+        JournalSettings {
+            fsync: self.journal_fsync,
+            refusals_percent: self.journal_refusals_percent,
+            ..JournalSettings::with_room(self.journal_mib_max << 20)
         }
     }
 

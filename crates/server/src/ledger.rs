@@ -77,7 +77,8 @@ async fn check_store(store: &Store, args: &LedgerVerifyArgs, now: DateTime<Utc>)
         store,
         zone: changes.settings.time_zone,
         tenants: names.collect(),
-        kept_from: entries_kept_from(store).await?,
+        // Roll-ups of what was before have no entries to be compared with.
+        kept_from: store.entries_kept_from().await?,
         repairs: args.repair,
         told: Told::new(args.differences),
     };
@@ -91,12 +92,6 @@ async fn check_store(store: &Store, args: &LedgerVerifyArgs, now: DateTime<Utc>)
     check.budgets(&policy, now).await.context(UNREADABLE)?;
     check.notes().await.context(UNREADABLE)?;
     Ok(check.told.end())
-}
-
-/// The instant from which on entries are kept: roll-ups of what was before have none to be compared with. `None` while
-/// every entry is kept.
-async fn entries_kept_from(_store: &Store) -> anyhow::Result<Option<DateTime<Utc>>> {
-    Ok(None)
 }
 
 /// One check, and what it has found so far.

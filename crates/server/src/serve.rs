@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use chrono::Utc;
 use gateway::clock::SystemClock;
-use ledger::JournalSettings;
 use store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
@@ -24,6 +23,7 @@ const SETUP_LINK_WAIT: Duration = Duration::from_secs(5);
 pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let mut signals = Signals::install()?;
     let (redis, queue, upstream_timeouts) = (args.redis(), args.queue(), args.upstream_timeouts());
+    let journal = args.journal();
     let data_dir = DataDir::open(&args.database.data_dir)?;
     let settings = Settings {
         listen: args.listen,
@@ -37,11 +37,7 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         instance: data_dir.instance(args.instance.as_deref())?,
         data_dir,
         site_dir: site::directory(args.site_dir),
-        journal: JournalSettings {
-            fsync: args.journal_fsync,
-            bytes_max: args.journal_mib_max << 20,
-            ..JournalSettings::default()
-        },
+        journal,
         redis,
         limits: limits::Settings::default(),
         upstream_timeouts,

@@ -522,7 +522,7 @@ fn compare(agreed: &Agreed, stored: &store::settings::StoredSettings) -> anyhow:
     Ok(())
 }
 
-/// Makes partitions ahead and deletes sessions and links that have ended. Where the process started without Postgres,
+/// Makes partitions ahead, drops months that are not kept any more, and deletes sessions and links that have ended. Where the process started without Postgres,
 /// prepares the database once it is back.
 struct House {
     store: Store,
@@ -571,6 +571,7 @@ impl House {
         let done = async {
             self.store.ensure_partitions(now).await?;
             while self.control.delete_expired(now).await? > 0 {}
+            self.control.tend_ledger(now).await?;
             anyhow::Ok(())
         };
         if let Err(error) = done.await {

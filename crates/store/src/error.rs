@@ -58,6 +58,19 @@ impl StoreError {
         code.is_some_and(|code| ["22", "23", "54"].iter().any(|class| code.starts_with(class)))
     }
 
+    /// Whether another transaction was in the way of a change of tables: a deadlock, a serialisation failure, a lock that was
+    /// not had in time, or a table that somebody else has just made, detached or dropped.
+    pub(crate) fn is_in_the_way(&self) -> bool {
+        match self {
+            Self::Conflict(_) => true,
+            Self::Query(error) => {
+                let code = error.as_database_error().and_then(|error| error.code());
+                code.is_some_and(|code| matches!(&*code, "55P03" | "42P01" | "42P07"))
+            }
+            _ => false,
+        }
+    }
+
     /// The name of the violated constraint, if that is what happened.
     pub fn constraint(&self) -> Option<&str> {
         match self {

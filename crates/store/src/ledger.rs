@@ -170,12 +170,16 @@ impl Store {
         })
     }
 
-    /// How far a gateway's journal is contained in Postgres; 0 for one that never shipped.
+    /// How far a gateway's journal is contained in Postgres; 0 for one that never shipped. Waits for a batch that is still
+    /// under way, as one of a gateway that was killed may be.
     pub async fn ledger_mark(&self, instance: &str) -> Result<u64, StoreError> {
         in_time(MARK_WAIT_MS, async {
-            let mark = sqlx::query_scalar!("select seq from ledger_progress where instance = $1", instance)
-                .fetch_optional(self.pool())
-                .await?;
+            let mark = sqlx::query_scalar!(
+                "select seq from ledger_progress where instance = $1 for share",
+                instance
+            )
+            .fetch_optional(self.pool())
+            .await?;
             Ok(mark.map_or(0, unsigned))
         })
         .await
@@ -234,13 +238,17 @@ async fn lock_mark(transaction: &mut Transaction, instance: &str) -> Result<u64,
     )
     .execute(&mut **transaction)
     .await?;
-    let mark = sqlx::query_scalar!(
-        "select seq from ledger_progress where instance = $1 for update",
+    // The journal deletes what is committed, so a commit has to outlive a crash of Postgres, even on a server that is set to
+    // forgo that.
+    let row = sqlx::query!(
+        "select seq, case when current_setting('synchronous_commit') = 'off'
+                         then set_config('synchronous_commit', 'local', true) end as durability
+         from ledger_progress where instance = $1 for update",
         instance
     )
     .fetch_one(&mut **transaction)
     .await?;
-    Ok(unsigned(mark))
+    Ok(unsigned(row.seq))
 }
 
 async fn move_mark(transaction: &mut Transaction, instance: &str, seq: u64) -> Result<(), StoreError> {
@@ -254,7 +262,7 @@ async fn move_mark(transaction: &mut Transaction, instance: &str, seq: u64) -> R
     Ok(())
 }
 
-async fn insert_settlements(transaction: &mut Transaction, entries: &str) -> Result<u64, StoreError> {
+pub(crate) async fn insert_settlements(transaction: &mut Transaction, entries: &str) -> Result<u64, StoreError> {
     // Columns are named one by one, so that a column added later keeps its default while this code still runs.
     let inserted = sqlx::query_scalar!(
         r#"
@@ -407,7 +415,7 @@ async fn insert_settlements(transaction: &mut Transaction, entries: &str) -> Res
     Ok(unsigned(inserted))
 }
 
-async fn insert_rejections(transaction: &mut Transaction, entries: &str) -> Result<u64, StoreError> {
+pub(crate) async fn insert_rejections(transaction: &mut Transaction, entries: &str) -> Result<u64, StoreError> {
     let inserted = sqlx::query_scalar!(
         r#"
         with inserted as (
@@ -455,7 +463,7 @@ async fn insert_rejections(transaction: &mut Transaction, entries: &str) -> Resu
 
 /// The entries as one JSON array; `None` when there are none. A NUL character, which jsonb cannot hold, becomes U+FFFD:
 /// an entry must go in whatever a caller has put into its texts.
-fn json_array<T: Serialize>(entries: &[&T]) -> Result<Option<String>, StoreError> {
+pub(crate) fn json_array<T: Serialize>(entries: &[&T]) -> Result<Option<String>, StoreError> {
     if entries.is_empty() {
         return Ok(None);
     }
@@ -501,11 +509,11 @@ fn partition_months(now: DateTime<Utc>) -> impl Iterator<Item = NaiveDate> {
 }
 
 /// A sequence number as Postgres keeps it. They start at microseconds since 1970 and never reach the end of `bigint`.
-fn signed(seq: u64) -> i64 {
+pub(crate) fn signed(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }
 
-fn unsigned(value: i64) -> u64 {
+pub(crate) fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 

@@ -1,21 +1,26 @@
 //! The program itself as a process of its own, as an operating system sees it.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 /// What waits for something that must happen, at most.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Names a file to which the log of every program is written.
+const LOG_VARIABLE: &str = "TOLLGATE_TEST_LOG";
+
 /// A running `tollgate`, killed when dropped.
 #[derive(Debug)]
 pub struct Program {
     child: Child,
-    lines: Lines<BufReader<ChildStderr>>,
+    lines: mpsc::UnboundedReceiver<String>,
 }
 
 impl Program {
@@ -30,7 +35,14 @@ impl Program {
             .env_remove("REDIS_URL")
             .env("TOLLGATE_DATA_DIR", data_dir)
             .env("TOLLGATE_LISTEN", "127.0.0.1:0")
-            .env("RUST_LOG", "off")
+            .env(
+                "RUST_LOG",
+                if std::env::var_os(LOG_VARIABLE).is_some() {
+                    "warn"
+                } else {
+                    "off"
+                },
+            )
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -39,10 +51,9 @@ impl Program {
             .spawn()
             .expect("the program starts");
         let stderr = child.stderr.take().expect("it was asked for");
-        Self {
-            child,
-            lines: BufReader::new(stderr).lines(),
-        }
+        let (said, lines) = mpsc::unbounded_channel();
+        tokio::spawn(listen(BufReader::new(stderr).lines(), said));
+        Self { child, lines }
     }
 
     /// What follows `beginning` in the first line that begins with it.
@@ -52,7 +63,7 @@ impl Program {
     pub async fn says(&mut self, beginning: &str) -> String {
         let mut said = Vec::new();
         let found = timeout(PATIENCE, async {
-            while let Ok(Some(line)) = self.lines.next_line().await {
+            while let Some(line) = self.lines.recv().await {
                 if let Some(rest) = line.strip_prefix(beginning) {
                     return Some(rest.to_owned());
                 }
@@ -134,6 +145,21 @@ pub async fn run(arguments: &[&str], data_dir: &Path, variables: &[(&str, &str)]
         code: output.status.code(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Reads all the time, so that a program with much to say is not held up. `TOLLGATE_TEST_LOG` names a file for all of it.
+async fn listen(mut lines: Lines<BufReader<ChildStderr>>, said: mpsc::UnboundedSender<String>) {
+    let mut log = std::env::var_os(LOG_VARIABLE).and_then(|path| {
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        file.ok()
+    });
+    while let Ok(Some(line)) = lines.next_line().await {
+        if let Some(log) = &mut log {
+            let _ = writeln!(log, "{line}");
+        }
+        // Whoever started it may not want to hear any more.
+        let _ = said.send(line);
     }
 }
 

@@ -78,6 +78,13 @@ pub fn list() -> AnyView {
             let href = wanted.address(None);
             view! { <a class="button" href=href>"Back to the newest"</a> }
         });
+        let kept = visit.state.control.entries_kept_from().await?.map(|from| {
+            let text = format!(
+                "Entries before {} are no longer kept; reports still count them.",
+                visit.format.minute(from)
+            );
+            view! { <p class="quiet">{text}</p> }
+        });
         let content = view! {
             {shell::page_head(
                 title,
@@ -86,6 +93,7 @@ pub fn list() -> AnyView {
             )}
             {wanted.form(&visit, visitor, &problems).await?}
             {listed}
+            {kept}
             <nav class="pager" aria-label="Pages">
                 {newest} {older}
             </nav>

@@ -3,6 +3,7 @@
 use control::alerts::WebhookView;
 use control::fields::Fields;
 use control::prices::RatesText;
+use control::retention::RetentionRow;
 use control::settings::SettingsView;
 use domain::money::Nanos;
 use domain::prices::{Rates, Unpriced};
@@ -11,7 +12,7 @@ use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
 use crate::form::{Field, Filled};
-use crate::format::Format;
+use crate::format::{self, Format};
 use crate::page::{self, Page};
 use crate::pages::webhook;
 use crate::shell;
@@ -30,11 +31,13 @@ pub fn view() -> AnyView {
         let visitor = visit.visitor()?;
         let settings = visit.state.control.settings_for(&visitor.actor).await?;
         let webhook = visit.state.control.webhook(&visitor.actor).await?;
+        let kept = visit.state.control.retention(&visitor.actor).await?;
         let content = view! {
             {shell::page_head("Settings", "What holds for the whole installation.", ().into_any())}
             {rehearsal(&visit, visitor, &settings)}
             {unpriced(&visit, visitor, &settings)}
             {alerts(webhook.as_ref())}
+            {retention(&visit, visitor, &kept)}
             {fixed(&visit, &settings)}
         };
         Ok(Page::new("Settings", content.into_any()))
@@ -185,6 +188,59 @@ fn alerts(webhook: Option<&WebhookView>) -> AnyView {
     .into_any()
 }
 
+fn retention(visit: &Visit, visitor: &Visitor, kept: &RetentionRow) -> AnyView {
+    let state = match kept.months {
+        Some(months) => format!(
+            "Entries are kept for {} beside the current one.",
+            format::counted(months.into(), "full month", "full months")
+        ),
+        None => "All entries are kept.".to_owned(),
+    };
+    let dropped = kept
+        .entries_from
+        .map(|from| format!(" Those before {} were dropped.", visit.format.minute(from)));
+    let body = if visitor.is_operator() {
+        let form = Filled::new(visit.draft.clone(), SetRetention::PATH, || RetentionForm {
+            version: kept.version.to_string(),
+            months: kept.months.map(|months| months.to_string()).unwrap_or_default(),
+        });
+        let version = form.version(&form.values.version, &kept.version.to_string()).to_owned();
+        view! {
+            {form.summary()}
+            <form class="form" method="post" action=SetRetention::PATH>
+                <input type="hidden" name="version" value=version />
+                {form.text(
+                    Field::new("months", "Full months kept beside the current one")
+                        .whole()
+                        .hint("1 to 1200. Empty keeps everything. What was dropped does not come back."),
+                    &form.values.months,
+                )}
+                <div class="actions">
+                    <button class="button button-primary" type="submit">"Save"</button>
+                </div>
+            </form>
+        }
+        .into_any()
+    } else {
+        ().into_any()
+    };
+    view! {
+        <section class="card">
+            <h2>"How long entries are kept"</h2>
+            <p>
+                "Months of entries that are over for so long are dropped: single requests cannot be looked up there any more. \
+                 Reports, budgets and adjustments keep all their figures."
+            </p>
+            <p>
+                <strong>{state}</strong>
+                {dropped}
+            </p>
+            {body}
+        </section>
+    }
+    .into_any()
+}
+
 fn fixed(visit: &Visit, settings: &SettingsView) -> AnyView {
     let settings = &settings.settings;
     view! {
@@ -235,6 +291,43 @@ pub async fn set_rehearsal(#[server(flatten)] form: RehearsalForm) -> Result<(),
             let done = match percent {
                 Some(percent) => format!("All limits are rehearsed at {percent} % within a second."),
                 None => "The rehearsal is off within a second.".to_owned(),
+            };
+            Ok::<_, Refused>(Done::say(ADDRESS, done))
+        },
+    )
+    .await
+}
+
+/// What the form of the retention sends.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RetentionForm {
+    version: String,
+    months: String,
+}
+
+/// Sets how long entries are kept.
+#[server(prefix = "/console", endpoint = "settings/retention")]
+pub async fn set_retention(#[server(flatten)] form: RetentionForm) -> Result<(), ServerFnError> {
+    submit(
+        SetRetention::PATH,
+        ADDRESS,
+        form,
+        |visit: Visit, form: RetentionForm| async move {
+            let version = parsed_id(&form.version)?;
+            let mut fields = Fields::default();
+            let months = fields.count("months", &form.months);
+            fields.check()?;
+            // What is above 16 bits is above the bound too, and refused with the same words.
+            let months = months.map(|months| u16::try_from(months).unwrap_or(u16::MAX));
+            visit
+                .state
+                .control
+                .set_retention(visit.actor()?, version, months, visit.now())
+                .await?;
+            let done = match months {
+                Some(_) => "Saved. Older months are dropped within the next quarter of an hour.",
+                None => "Saved. All entries are kept from now on.",
             };
             Ok::<_, Refused>(Done::say(ADDRESS, done))
         },

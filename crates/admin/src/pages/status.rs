@@ -10,7 +10,7 @@ use leptos::prelude::*;
 use crate::breakers;
 use crate::format;
 use crate::page::{self, Page};
-use crate::pages::settings;
+use crate::pages::{quarantine, settings};
 use crate::shell;
 use crate::table::{self, Tone, badge, facts, figures, words};
 use crate::visit::Visit;
@@ -39,7 +39,9 @@ pub fn view() -> AnyView {
                     figures("Open holds"),
                     figures("Journal"),
                     figures("Journal lag"),
+                    figures("Shipped a second"),
                     figures("Journal on disk"),
+                    figures("Quarantine"),
                     words("Version"),
                     words("Started"),
                 ],
@@ -65,7 +67,10 @@ pub fn view() -> AnyView {
             let name_of = |id: UpstreamId| names.get(&id).cloned().unwrap_or_else(|| id.to_string());
             breakers::table(&seen, live, Some(&name_of), &visit.format)
         };
-        let global = view! { <a class="button" href="/limits?of=global">"Limits of the installation"</a> };
+        let global = view! {
+            <a class="button" href=quarantine::ADDRESS>"Quarantine"</a>
+            <a class="button" href="/limits?of=global">"Limits of the installation"</a>
+        };
         let content = view! {
             {shell::page_head("Status", "The gateways behind this console, and the settings of the installation.", global.into_any())}
             {listed}
@@ -101,6 +106,18 @@ fn row(instance: &Instance, visit: &Visit) -> AnyView {
         let texts: Vec<&str> = status.degraded.iter().map(|degraded| degraded.text.as_str()).collect();
         view! { {badge("degraded", Tone::Warning)} " " <small>{texts.join("; ")}</small> }.into_any()
     };
+    let shipping = match status.journal_drains_in_seconds() {
+        Some(seconds) => format!(
+            "{}, done in {}",
+            format::count(status.journal_shipped_per_second),
+            format::duration_ms(i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX))
+        ),
+        None => format::count(status.journal_shipped_per_second),
+    };
+    let on_disk = match status.journal_bytes_max {
+        0 => format::bytes(status.journal_bytes),
+        max => format!("{} of {}", format::bytes(status.journal_bytes), format::bytes(max)),
+    };
     let milliseconds = |value: u64| format::duration_ms(i64::try_from(value).unwrap_or(i64::MAX));
     view! {
         <tr>
@@ -112,7 +129,9 @@ fn row(instance: &Instance, visit: &Visit) -> AnyView {
             <td class="number">{format::count(status.open_holds)}</td>
             <td class="number">{format::counted(status.journal_depth, "entry", "entries")}</td>
             <td class="number">{milliseconds(status.journal_lag_ms)}</td>
-            <td class="number">{format::bytes(status.journal_bytes)}</td>
+            <td class="number">{shipping}</td>
+            <td class="number">{on_disk}</td>
+            <td class="number"><a href=quarantine::ADDRESS>{format::count(status.journal_quarantined)}</a></td>
             <td>{status.version.clone()}</td>
             <td class="nowrap">{status.started_at.map(|at| visit.format.bare_minute(at))}</td>
         </tr>

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use chrono::{DateTime, Utc};
@@ -26,16 +27,21 @@ pub(super) struct Found {
     pub(super) open_holds: Vec<HoldRecord>,
     pub(super) torn_bytes: u64,
     pub(super) damaged_places: u64,
+    /// Segments without a record, which are in nobody's way until the mark is written.
+    pub(super) empty: Vec<u64>,
+    /// Numbers of segments that the mark tells of and that are not there.
+    pub(super) missing: Vec<RangeInclusive<u64>>,
 }
 
 impl Found {
-    pub(super) fn read(directory: &Directory, mark: Mark) -> io::Result<Self> {
+    pub(super) fn read(directory: &Directory, mark: &Mark) -> io::Result<Self> {
         let mut found = Self::default();
         let mut open: HashMap<RequestId, (u64, HoldRecord)> = HashMap::new();
         let names = segment::list(directory.path())?;
         for (at, &first_seq) in names.iter().enumerate() {
             found.read_segment(directory.path(), first_seq, names.get(at + 1).copied(), mark, &mut open)?;
         }
+        found.missing = missing(&names, mark);
         let mut open: Vec<(u64, HoldRecord)> = open.into_values().collect();
         open.sort_by_key(|(seq, _)| *seq);
         found.open_holds = open.into_iter().map(|(_, hold)| hold).collect();
@@ -47,7 +53,7 @@ impl Found {
         directory: &Path,
         first_seq: u64,
         next_first_seq: Option<u64>,
-        mark: Mark,
+        mark: &Mark,
         open: &mut HashMap<RequestId, (u64, HoldRecord)>,
     ) -> io::Result<()> {
         let path = segment::path(directory, first_seq);
@@ -123,12 +129,27 @@ impl Found {
         }
         self.next_seq = self.next_seq.max(segment.last_seq + 1).max(first_seq);
         if segment.bytes == 0 {
-            segment::remove(directory, first_seq)?;
+            self.empty.push(first_seq);
         } else {
             self.segments.push(segment);
         }
         Ok(())
     }
+}
+
+/// The numbers that may have been in segments that the mark tells of and that are not there: up to the next segment, or
+/// to the last number that was known to be given.
+fn missing(names: &[u64], mark: &Mark) -> Vec<RangeInclusive<u64>> {
+    let is_there = |first_seq: &u64| names.binary_search(first_seq).is_ok();
+    let gone = mark.segments.iter().filter(|first_seq| !is_there(first_seq));
+    gone.map(|&first_seq| {
+        let others = names.iter().chain(&mark.segments);
+        let next = others.filter(|&&other| other > first_seq).min();
+        let end = next.map_or(mark.next_seq.saturating_sub(1).max(first_seq), |next| next - 1);
+        tracing::error!(first_seq, end, "a segment of the journal is not there any more");
+        first_seq..=end
+    })
+    .collect()
 }
 
 /// The facts of a record, without reading the rest of it.

@@ -3,16 +3,17 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
+use std::time::Instant;
 
 use domain::ledger::JournalRecord;
 
-use super::Journal;
 use super::recovery::glance;
+use super::{Journal, REQUEST_BYTES, ending_bytes};
 use crate::directory::Mark;
 use crate::frame::{self, FRAME_BYTES_MAX, Piece};
 use crate::segment::{self, Segment};
 use crate::settings::FsyncPolicy;
-use crate::state::{Facts, Meaning, State};
+use crate::state::{Facts, Hole, Meaning, OpenHolds, State};
 
 /// Segments that may wait for the end of an old hold. With more, the hold is written again at the end of the journal.
 pub(super) const SEGMENTS_HELD_MAX: usize = 8;
@@ -43,9 +44,19 @@ pub(crate) enum Content {
 }
 
 impl Journal {
-    /// Whether this journal's numbers were ever compared with Postgres's mark.
-    pub(crate) fn has_met_postgres(&self) -> bool {
-        self.state.lock().has_met_postgres
+    /// Whether this journal's numbers were compared with Postgres's mark since it was opened.
+    pub(crate) fn has_compared(&self) -> bool {
+        self.state.lock().has_compared
+    }
+
+    /// A batch is about to be sent that moves the mark to `seq`: should its answer be lost, that is where it may be.
+    pub(crate) fn note_attempt(&self, seq: u64) {
+        self.state.lock().attempted.insert(seq);
+    }
+
+    /// Numbers beyond Postgres's mark that were given to records and are not on disk any more.
+    pub(crate) fn holes(&self, mark: u64) -> Vec<Hole> {
+        self.state.lock().holes(mark)
     }
 
     /// The mark as known here.
@@ -80,22 +91,24 @@ impl Journal {
     }
 
     /// Takes over Postgres's mark, which is the truth: after a lost answer it is ahead, after a restored backup behind. A
-    /// mark of an earlier life whose directory was lost lies above numbers given here: those are given anew above it.
+    /// mark that nothing from here has set is that of another directory under the same name, which was lost or is still in
+    /// use: everything here is then numbered anew above it.
     pub(crate) fn adopt_mark(&self, mark: u64) -> io::Result<()> {
         {
             let mut state = self.state.lock();
             if state.is_foreign(mark) {
                 self.renumber_above(&mut state, mark)?;
-            }
-            if mark < state.shipped_seq {
+            } else if mark < state.shipped_seq {
                 tracing::error!(
                     mark,
                     shipped_seq = state.shipped_seq,
                     "Postgres contains less than was shipped, as after restoring a backup; shipping again what is still here"
                 );
-                self.recount_ages(&mut state, mark)?;
+                self.recount(&mut state, mark)?;
             }
             state.has_met_postgres = true;
+            state.has_compared = true;
+            state.missing.clear();
         }
         self.mark_shipped(mark);
         Ok(())
@@ -105,19 +118,33 @@ impl Journal {
     pub(crate) fn mark_shipped(&self, seq: u64) {
         let finished = {
             let mut state = self.state.lock();
+            let depth = state.depth();
             state.shipped_seq = seq;
+            let records = depth.saturating_sub(state.depth());
+            state.rate.note(records, Instant::now());
+            state.attempted.clear();
             state.ages.shipped(seq);
-            self.carry_old_holds(&mut state);
-            state.take_finished()
+            // The last segment is the only one, perhaps, where room is short.
+            let is_short_of_room = state.disk_error.is_some() || self.is_full(&state, REQUEST_BYTES);
+            if is_short_of_room && state.active.bytes > 0 && state.active.last_seq <= seq {
+                let next_seq = state.next_seq;
+                if let Err(error) = self.roll(&mut state, next_seq) {
+                    tracing::warn!(%error, "the disk takes no new segment of the journal");
+                }
+            }
+            let mut finished = self.carry_old_holds(&mut state);
+            finished.extend(state.take_finished());
+            // Before they are removed: a segment that the mark tells of and that is not there has gone astray.
+            if let Err(error) = self.write_mark(&state) {
+                tracing::warn!(%error, "the journal's mark cannot be written; the next start ships a little again");
+            }
+            finished
         };
         for segment in finished {
             if let Err(error) = segment::remove(self.directory.path(), segment.first_seq) {
                 // It is looked at and removed again at the next start.
                 tracing::warn!(%error, first_seq = segment.first_seq, "a shipped segment of the journal stays");
             }
-        }
-        if let Err(error) = self.write_mark() {
-            tracing::warn!(%error, "the journal's mark cannot be written; the next start ships a little again");
         }
         self.shipped.send_replace(seq);
     }
@@ -226,8 +253,9 @@ impl Journal {
     }
 
     /// A hold that stays open keeps its segment and all behind it. When these become many, what is still open in the oldest
-    /// is written again at the end.
-    fn carry_old_holds(&self, state: &mut State) {
+    /// is written again at the end. Answers the segments that nobody needs any more because of that.
+    fn carry_old_holds(&self, state: &mut State) -> Vec<Segment> {
+        let mut finished = Vec::new();
         // What the disk would not take before has been promised the next numbers.
         while state.owed.is_empty()
             && state.sealed.len() > SEGMENTS_HELD_MAX
@@ -235,35 +263,33 @@ impl Journal {
             && oldest.last_seq <= state.shipped_seq
             && state.holds.oldest_segment() == Some(oldest.first_seq)
         {
-            if let Err(error) = self.append_again(state, oldest, |facts, state| {
+            if let Err(error) = self.append_again(state, oldest, |facts, _, state| {
                 facts.meaning == Meaning::Hold && state.holds.contains(facts.id)
             }) {
                 tracing::warn!(%error, "old holds keep their segment of the journal");
-                return;
+                return finished;
             }
-            for finished in state.take_finished() {
-                if let Err(error) = segment::remove(self.directory.path(), finished.first_seq) {
-                    tracing::warn!(%error, first_seq = finished.first_seq, "a shipped segment of the journal stays");
-                }
-            }
+            finished.extend(state.take_finished());
         }
+        finished
     }
 
     /// Writes everything again with numbers above `mark`. What Postgres has already, it recognises by the entries' keys.
     fn renumber_above(&self, state: &mut State, mark: u64) -> io::Result<()> {
-        tracing::warn!(
+        tracing::error!(
             mark,
             next_seq = state.next_seq,
-            "numbering the journal anew above Postgres's mark"
+            "Postgres's mark was set from another directory under this gateway's name, which was lost or is still in use; \
+             everything in this one is shipped again, and nothing is counted twice"
         );
         // First what has been promised its numbers: they are given anew with the others.
         self.pay_owed(state)?;
         let first_seq = state.next_seq.max(mark.saturating_add(1));
         // Killed before the end, the next start does all of it again, instead of taking the old numbers for shipped.
-        self.directory.set_mark(Mark {
-            shipped_seq: state.shipped_seq,
+        state.has_met_postgres = false;
+        self.directory.set_mark(&Mark {
             next_seq: first_seq,
-            has_met_postgres: false,
+            ..state.mark()
         })?;
         // The active segment, while it is empty, may be the new one already.
         let old: Vec<Segment> = state
@@ -271,13 +297,34 @@ impl Journal {
             .filter(|old| old.first_seq < first_seq)
             .copied()
             .collect();
+        let shipped_seq = state.shipped_seq;
+        state.is_renumbering = true;
+        let written = self.write_above(state, mark, first_seq, &old);
+        state.is_renumbering = false;
+        if let Err(error) = written {
+            // The disk is full, perhaps, and takes it another time: until then the old ones are all there is.
+            self.take_back(state, shipped_seq, first_seq, old)?;
+            return Err(error);
+        }
+        state.has_met_postgres = true;
+        self.write_mark(state)?;
+        for segment in old {
+            segment::remove(self.directory.path(), segment.first_seq)?;
+        }
+        Ok(())
+    }
+
+    fn write_above(&self, state: &mut State, mark: u64, first_seq: u64, old: &[Segment]) -> io::Result<()> {
         self.roll(state, first_seq)?;
         state.sealed.clear();
         state.ages.clear();
-        state.shipped_seq = mark;
-        for &segment in &old {
+        let shipped_seq = std::mem::replace(&mut state.shipped_seq, mark);
+        for &segment in old {
             if segment.bytes > 0 {
-                self.append_again(state, segment, |_, _| true)?;
+                // What is known to be in Postgres need not go again, where months that were dropped would count it twice.
+                self.append_again(state, segment, |facts, seq, state| {
+                    seq > shipped_seq || (facts.meaning == Meaning::Hold && state.holds.contains(facts.id))
+                })?;
             }
         }
         state.renumbered_seq = state.last_seq();
@@ -290,22 +337,39 @@ impl Journal {
             self.directory.sync()?;
             state.has_new_names = false;
         }
-        for segment in old {
-            segment::remove(self.directory.path(), segment.first_seq)?;
-        }
         Ok(())
+    }
+
+    /// Forgets what was written of the segments from `first_seq` on, and goes by the old ones again.
+    fn take_back(&self, state: &mut State, shipped_seq: u64, first_seq: u64, old: Vec<Segment>) -> io::Result<()> {
+        if self.roll(state, state.next_seq).is_err() {
+            state.file.set_len(0)?;
+            state.active.bytes = 0;
+            state.active.last_seq = state.active.first_seq - 1;
+            state.must_roll = true;
+        }
+        let copies: Vec<Segment> = state
+            .sealed
+            .drain(..)
+            .filter(|copy| copy.first_seq >= first_seq)
+            .collect();
+        for copy in copies {
+            segment::remove(self.directory.path(), copy.first_seq)?;
+        }
+        state.sealed = old.into_iter().filter(|segment| segment.bytes > 0).collect();
+        self.recount(state, shipped_seq)
     }
 
     fn append_again(
         &self,
         state: &mut State,
         segment: Segment,
-        is_wanted: impl Fn(Facts, &State) -> bool,
+        is_wanted: impl Fn(Facts, u64, &State) -> bool,
     ) -> io::Result<()> {
         let bytes = segment::read(self.directory.path(), segment)?;
         let mut outcome = Ok(());
         segment::for_each_piece(&bytes, segment.first_seq, |piece| {
-            let Piece::Record { json, .. } = piece else {
+            let Piece::Record { seq, json, .. } = piece else {
                 return;
             };
             let Ok(record) = serde_json::from_slice::<JournalRecord>(&bytes[json.clone()]) else {
@@ -313,7 +377,7 @@ impl Journal {
             };
             let facts = Facts::of(&record);
             if outcome.is_ok()
-                && is_wanted(facts, state)
+                && is_wanted(facts, *seq, state)
                 && let Some(mut frame) = frame::encode(&record)
             {
                 outcome = self.write(state, facts, &mut frame).map(drop);
@@ -322,19 +386,19 @@ impl Journal {
         outcome
     }
 
-    /// Reads again how old the records behind `mark` are.
-    fn recount_ages(&self, state: &mut State, mark: u64) -> io::Result<()> {
+    /// Reads again which holds are open, and how old the records behind `mark` are.
+    fn recount(&self, state: &mut State, mark: u64) -> io::Result<()> {
         state.ages.clear();
+        state.holds = OpenHolds::default();
         state.shipped_seq = mark;
         let segments: Vec<Segment> = state.segments().copied().collect();
         for segment in segments {
             let bytes = segment::read(self.directory.path(), segment)?;
             segment::for_each_piece(&bytes, segment.first_seq, |piece| {
                 if let Piece::Record { seq, json, .. } = piece
-                    && *seq > mark
                     && let Some(facts) = glance(&bytes[json.clone()])
                 {
-                    state.ages.push(facts, *seq);
+                    state.note(facts, *seq, segment.first_seq, ending_bytes(json.len() as u64));
                 }
             });
         }

@@ -3,6 +3,7 @@ use std::fs::{self, File};
 
 use proptest::prelude::*;
 use tempfile::TempDir;
+use uuid::Uuid;
 
 use super::*;
 use crate::examples::{at, hold, rejection, settlement};
@@ -10,6 +11,7 @@ use crate::examples::{at, hold, rejection, settlement};
 const SMALL: JournalSettings = JournalSettings {
     segment_bytes: 2_000,
     bytes_max: 1 << 20,
+    refusals_percent: 100,
     fsync: FsyncPolicy::Os,
     fsync_interval: Duration::from_secs(1),
 };
@@ -283,6 +285,7 @@ fn a_mark_ahead_after_a_lost_answer_is_taken_over() {
     let (journal, _) = open(&directory, 0);
     journal.adopt_mark(0).unwrap();
     let seqs = append_all(&journal, &[rejection(0), rejection(1), rejection(2)]);
+    journal.note_attempt(seqs[1]);
     journal.adopt_mark(seqs[1]).unwrap();
     assert_eq!(records(read_all(&journal, seqs[1], 10)), [(seqs[2], rejection(2))]);
     assert_eq!(journal.status(at(2)).depth, 1);
@@ -300,6 +303,220 @@ fn a_mark_behind_after_a_restored_backup_ships_again_what_is_still_here() {
     let status = journal.status(at(5));
     assert_eq!((status.depth, status.complete_until), (2, at(1)));
     assert_eq!(records(read_all(&journal, seqs[0], 10)).len(), 2);
+}
+
+/// The records behind `seq`, each once, by the requests that they are about.
+fn requests_behind(journal: &Journal, seq: u64) -> HashSet<(bool, Uuid)> {
+    records(read_all(journal, seq, 10))
+        .into_iter()
+        .map(|(_, record)| (matches!(record, JournalRecord::Hold(_)), record.request_id().0))
+        .collect()
+}
+
+#[test]
+fn a_directory_that_is_put_back_after_another_was_used_passes_over_nothing() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    journal.adopt_mark(0).unwrap();
+    let given = append_all(&journal, &[rejection(0), rejection(1), hold(2), settlement(2)]);
+    journal.mark_shipped(given[0]);
+    drop(journal);
+    // Postgres was away; meanwhile another directory was used under this name, and shipped what is numbered by its clock.
+    let other_mark = u64::try_from(at(100).timestamp_micros()).unwrap() + 7;
+
+    let (journal, _) = open(&directory, 200);
+    append_all(&journal, &[rejection(3)]);
+    assert!(!journal.can_compare(other_mark));
+    journal.adopt_mark(other_mark).unwrap();
+    let wanted = [rejection(1), hold(2), settlement(2), rejection(3)];
+    let found = records(read_all(&journal, other_mark, 10));
+    assert_eq!(found.into_iter().map(|(_, record)| record).collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn a_mark_that_somebody_else_moves_under_this_name_passes_over_nothing() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    journal.adopt_mark(0).unwrap();
+    let given = append_all(&journal, &[rejection(0), rejection(1), rejection(2)]);
+    journal.note_attempt(given[0]);
+    journal.mark_shipped(given[0]);
+    // Between our own numbers, and by no batch of ours: the clocks of the two differ.
+    journal.adopt_mark(given[1]).unwrap();
+    let found = records(read_all(&journal, given[1], 10));
+    assert_eq!(
+        found.into_iter().map(|(_, record)| record).collect::<Vec<_>>(),
+        [rejection(1), rejection(2)]
+    );
+}
+
+#[test]
+fn an_old_copy_of_the_directory_and_a_clock_that_went_back_pass_over_nothing() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    journal.adopt_mark(0).unwrap();
+    append_all(&journal, &[rejection(0), rejection(1)]);
+    let copied = copy(&directory);
+    let later = append_all(&journal, &[rejection(2), rejection(3), rejection(4)]);
+    let mark = later[1];
+    journal.mark_shipped(mark);
+    drop(journal);
+
+    // More is written than the original had before Postgres is met: its mark lies between what is new.
+    let (journal, _) = open(&copied, 0);
+    let new = append_all(&journal, &[rejection(10), rejection(11), rejection(12), rejection(13)]);
+    assert!(new[0] <= mark && mark < new[3], "{new:?} and {mark}");
+    journal.adopt_mark(mark).unwrap();
+    let found = requests_behind(&journal, mark);
+    for number in 10..14 {
+        assert!(found.contains(&(false, rejection(number).request_id().0)), "{number}");
+    }
+}
+
+#[test]
+fn a_lost_answer_of_an_earlier_life_is_believed() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    journal.adopt_mark(0).unwrap();
+    let given = append_all(&journal, &[rejection(0), rejection(1), rejection(2)]);
+    drop(journal);
+    let (journal, _) = open(&directory, 9);
+    assert!(journal.can_compare(given[1]));
+    journal.adopt_mark(given[1]).unwrap();
+    assert_eq!(records(read_all(&journal, given[1], 10)), [(given[2], rejection(2))]);
+}
+
+#[test]
+fn numbering_anew_that_fails_half_way_leaves_everything_and_is_done_later() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    let wanted = [
+        hold(0),
+        rejection(1),
+        rejection(2),
+        settlement(0),
+        hold(5),
+        rejection(3),
+        rejection(4),
+    ];
+    append_all(&journal, &wanted);
+    let mark = journal.status(at(0)).next_seq + 1_000;
+    // The disk does not take the second of the new segments.
+    let obstacles: Vec<_> = (2..5)
+        .map(|number| segment::path(directory.path(), mark + number))
+        .collect();
+    for obstacle in &obstacles {
+        fs::create_dir(obstacle).unwrap();
+    }
+    journal.adopt_mark(mark).unwrap_err();
+    assert_eq!(journal.status(at(0)).open_holds, 1);
+    assert_eq!(requests_behind(&journal, 0).len(), wanted.len());
+    for obstacle in &obstacles {
+        fs::remove_dir(obstacle).unwrap();
+    }
+    let killed = copy(&directory);
+    journal.adopt_mark(mark).unwrap();
+    assert_eq!(requests_behind(&journal, mark).len(), wanted.len());
+    assert_eq!(journal.status(at(0)).open_holds, 1);
+    // And killed in between, the next start does it.
+    let (journal, _) = open(&killed, 0);
+    assert!(!journal.can_compare(mark));
+    journal.adopt_mark(mark).unwrap();
+    assert_eq!(requests_behind(&journal, mark).len(), wanted.len());
+}
+
+#[test]
+fn a_segment_that_has_gone_astray_is_told_unless_postgres_has_it() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    journal.adopt_mark(0).unwrap();
+    append_all(&journal, &(0..12).map(rejection).collect::<Vec<_>>());
+    drop(journal);
+    let files = segment_files(&directory);
+    assert!(files.len() > 3);
+    let lost = files[1]..=files[2] - 1;
+    fs::remove_file(segment::path(directory.path(), files[1])).unwrap();
+
+    let (journal, recovered) = open(&directory, 20);
+    assert_eq!(recovered.missing_segments, 1);
+    let ranges = |mark| {
+        journal
+            .holes(mark)
+            .into_iter()
+            .map(|hole| hole.seqs)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ranges(0), std::slice::from_ref(&lost));
+    assert_eq!(ranges(files[1]), [files[1] + 1..=*lost.end()]);
+    assert_eq!(ranges(*lost.end()), []);
+    journal.adopt_mark(0).unwrap();
+    assert_eq!(ranges(0), [], "it is told once");
+    drop(journal);
+    let (_, recovered) = open(&directory, 30);
+    assert_eq!(recovered.missing_segments, 0);
+
+    // The last one may go astray, too.
+    let files = segment_files(&directory);
+    let last = files[files.len() - 2];
+    fs::remove_file(segment::path(directory.path(), last)).unwrap();
+    let (_, recovered) = open(&directory, 40);
+    assert_eq!(recovered.missing_segments, 1);
+}
+
+#[test]
+fn what_a_restored_database_lacks_and_the_journal_has_deleted_is_told() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(&directory, 0);
+    journal.adopt_mark(0).unwrap();
+    let seqs = append_all(&journal, &(0..12).map(rejection).collect::<Vec<_>>());
+    journal.mark_shipped(seqs[10]);
+    let oldest = segment_files(&directory)[0];
+    assert!(oldest > seqs[3]);
+    let ranges = |journal: &Journal, mark| {
+        journal
+            .holes(mark)
+            .into_iter()
+            .map(|hole| hole.seqs)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ranges(&journal, seqs[10]), []);
+    assert_eq!(ranges(&journal, seqs[3]), [seqs[3] + 1..=oldest - 1]);
+    assert_eq!(ranges(&journal, oldest - 1), [], "all of it is still here");
+    drop(journal);
+    let (journal, _) = open(&directory, 60);
+    assert_eq!(
+        ranges(&journal, seqs[3]),
+        [seqs[3] + 1..=oldest - 1],
+        "also at the next start"
+    );
+    journal.adopt_mark(seqs[3]).unwrap();
+    assert_eq!(ranges(&journal, seqs[3]), []);
+}
+
+#[test]
+fn refusals_leave_room_for_requests_that_run() {
+    let directory = TempDir::new().unwrap();
+    let settings = JournalSettings {
+        bytes_max: 100_000,
+        refusals_percent: 50,
+        ..SMALL
+    };
+    let (journal, _) = Journal::open(directory.path(), "one", settings, at(0)).unwrap();
+    let mut refused = 0;
+    while journal.append(&rejection(refused)).is_ok() {
+        refused += 1;
+    }
+    assert!(refused > 10);
+    assert!(!journal.status(at(0)).is_full);
+    let mut begun = 0;
+    while journal.append(&hold(1_000 + begun)).is_ok() {
+        begun += 1;
+    }
+    assert!(begun > 5, "{begun}");
+    for number in 0..begun {
+        journal.append(&settlement(1_000 + number)).unwrap();
+    }
+    assert!(journal.status(at(0)).bytes <= settings.bytes_max);
 }
 
 #[test]
@@ -487,6 +704,7 @@ fn marks_cannot_be_compared_until_they_have_passed_what_was_numbered_anew() {
     assert!(!journal.can_compare(foreign), "it contains neither of the two");
     let last = journal.status(at(0)).last_seq;
     assert!(!journal.can_compare(last - 1));
+    journal.note_attempt(last);
     assert!(journal.can_compare(last));
     assert_eq!(journal.last_ending_seq(), last);
 }

@@ -1,0 +1,190 @@
+//! Records of journals that Postgres would not take, and gaps: what they say, why they are here, and what can be done.
+
+use control::quarantine::{QUARANTINED_MAX, QuarantineRow, ShippedAgain};
+use leptos::prelude::*;
+use leptos::server_fn::ServerFn;
+use serde::{Deserialize, Serialize};
+
+use crate::form::{Field, Filled};
+use crate::page::{self, Page};
+use crate::shell;
+use crate::submit::{Done, Refused, parsed_id, press};
+use crate::table::{self, Tone, badge, facts};
+use crate::visit::{Visit, Visitor};
+
+/// Where it is.
+pub const ADDRESS: &str = "/status/quarantine";
+/// The longest part of damaged bytes that is shown.
+const RAW_SHOWN_BYTES: usize = 2_000;
+
+/// What is in quarantine, for those who see everything.
+pub fn view() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        let rows = visit.state.control.quarantined(&visitor.actor).await?;
+        let is_cut = rows.len() as i64 == QUARANTINED_MAX;
+        let (resolved, open): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.resolved_at.is_some());
+        let waiting = if open.is_empty() {
+            table::empty(
+                "Nothing is in quarantine: every record went into the ledger.",
+                ().into_any(),
+            )
+        } else {
+            open.iter()
+                .map(|row| card(row, visitor, &visit))
+                .collect_view()
+                .into_any()
+        };
+        let done = (!resolved.is_empty()).then(|| {
+            view! {
+                <h2>"Dealt with"</h2>
+                {resolved.iter().map(|row| card(row, visitor, &visit)).collect_view()}
+            }
+        });
+        let content = view! {
+            {shell::page_head(
+                "Quarantine",
+                "Records of the gateways' journals that Postgres would not take, and records that are known to be lost. None of them \
+                 is in any total.",
+                view! { <a class="button" href="/status">"Status"</a> }.into_any(),
+            )}
+            {is_cut.then(|| view! { <p>{format!("Only {QUARANTINED_MAX} are shown.")}</p> })}
+            {waiting}
+            {done}
+        };
+        Ok(Page::new("Quarantine", content.into_any()))
+    })
+}
+
+fn card(row: &QuarantineRow, visitor: &Visitor, visit: &Visit) -> AnyView {
+    let is_open = row.resolved_at.is_none();
+    let number = match row.last_seq {
+        Some(last) if last > row.seq => format!("{} to {last}", row.seq),
+        _ => row.seq.to_string(),
+    };
+    let state = match (row.resolved_at, row.resolution.as_deref()) {
+        (None, _) if row.is_gap() => badge("lost", Tone::Bad),
+        (None, _) => badge("not in the ledger", Tone::Warning),
+        (Some(_), Some("shipped")) => badge("in the ledger", Tone::Good),
+        (Some(_), _) => badge("resolved", Tone::Good),
+    };
+    let mut told = vec![
+        ("Gateway", row.instance.clone().into_any()),
+        (if row.is_gap() { "Numbers" } else { "Number" }, number.into_any()),
+        ("Since", visit.format.time(row.quarantined_at).into_any()),
+        ("State", state),
+        ("Why", row.reason.clone().into_any()),
+    ];
+    if let Some(at) = row.resolved_at {
+        let by = row.resolved_by.clone().unwrap_or_default();
+        told.push(("Dealt with", format!("{} by {by}", visit.format.time(at)).into_any()));
+        told.push(("Note", row.note.clone().unwrap_or_default().into_any()));
+    }
+    let record = text_of(row).map(|text| {
+        view! {
+            <details>
+                <summary>"The record"</summary>
+                <pre>{text}</pre>
+            </details>
+        }
+    });
+    view! {
+        <section class="card">
+            {facts(told)}
+            {record}
+            {(is_open && visitor.is_operator()).then(|| actions(row))}
+        </section>
+    }
+    .into_any()
+}
+
+/// The record as it may be read: JSON set out, or the beginning of what is none.
+fn text_of(row: &QuarantineRow) -> Option<String> {
+    if let Some(record) = &row.record {
+        return serde_json::to_string_pretty(record).ok();
+    }
+    let raw = row.raw.as_deref()?;
+    let shown = &raw[..raw.len().min(RAW_SHOWN_BYTES)];
+    let more = if raw.len() > shown.len() {
+        format!("\n… of {} bytes", raw.len())
+    } else {
+        String::new()
+    };
+    Some(format!("{}{more}", shown.escape_ascii()))
+}
+
+fn actions(row: &QuarantineRow) -> AnyView {
+    let form = Filled::blank(CloseForm {
+        instance: row.instance.clone(),
+        seq: row.seq.to_string(),
+        note: String::new(),
+    });
+    let ship = (!row.is_gap()).then(|| {
+        view! {
+            <form class="actions" method="post" action=ShipAgain::PATH>
+                <input type="hidden" name="instance" value=row.instance.clone() />
+                <input type="hidden" name="seq" value=row.seq.to_string() />
+                <button class="button" type="submit">"Ship again"</button>
+            </form>
+        }
+    });
+    view! {
+        {ship}
+        <form class="form" method="post" action=CloseQuarantined::PATH>
+            <input type="hidden" name="instance" value=form.values.instance.clone() />
+            <input type="hidden" name="seq" value=form.values.seq.clone() />
+            {form.text(
+                Field::new("note", "What was done about it")
+                    .required()
+                    .hint("For example the adjustment that books it, or why there is nothing to book."),
+                &form.values.note,
+            )}
+            <div class="actions">
+                <button class="button" type="submit">"Mark as resolved"</button>
+            </div>
+        </form>
+    }
+    .into_any()
+}
+
+/// What the form that marks one as resolved sends.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CloseForm {
+    instance: String,
+    seq: String,
+    note: String,
+}
+
+/// Tries again to write a record to the ledger.
+#[server(prefix = "/console", endpoint = "quarantine/ship")]
+pub async fn ship_again(instance: String, seq: String) -> Result<(), ServerFnError> {
+    press(ADDRESS, |visit: Visit| async move {
+        let (seq, now) = (parsed_id(&seq)?, visit.now());
+        let shipped = visit
+            .state
+            .control
+            .ship_again(visit.actor()?, &instance, seq, now)
+            .await?;
+        let notice = match shipped {
+            ShippedAgain::Written => "The record is in the ledger now, and in every total.",
+            ShippedAgain::WasThere => "The ledger had it already; nothing was counted twice.",
+        };
+        Ok::<_, Refused>(Done::say(ADDRESS, notice))
+    })
+    .await
+}
+
+/// Marks a record or a gap as dealt with.
+#[server(prefix = "/console", endpoint = "quarantine/close")]
+pub async fn close_quarantined(#[server(flatten)] form: CloseForm) -> Result<(), ServerFnError> {
+    press(ADDRESS, |visit: Visit| async move {
+        let (seq, now) = (parsed_id(&form.seq)?, visit.now());
+        let control = &visit.state.control;
+        control
+            .close_quarantined(visit.actor()?, &form.instance, seq, &form.note, now)
+            .await?;
+        Ok::<_, Refused>(Done::say(ADDRESS, "Marked as resolved."))
+    })
+    .await
+}

@@ -1,0 +1,61 @@
+//! How long the ledger's entries are kept. Roll-ups, and with them reports and budgets, are kept in every case.
+
+use chrono::{DateTime, Utc};
+pub use domain::retention::MONTHS_MAX;
+use serde_json::json;
+use store::retention;
+pub use store::retention::{RetentionRow, Tended};
+
+use crate::fields::Fields;
+use crate::settings::{changed, lock};
+use crate::{Actor, Control, ControlError, commit};
+
+impl Control {
+    /// How long entries are kept, and since when they are.
+    pub async fn retention(&self, actor: &Actor) -> Result<RetentionRow, ControlError> {
+        actor.require_everything()?;
+        let row = self.store.retention().await?;
+        row.ok_or(ControlError::NotFound { what: "settings" })
+    }
+
+    /// The first instant whose entries are all there; absent while none were dropped. It concerns everyone who looks for an
+    /// entry.
+    pub async fn entries_kept_from(&self) -> Result<Option<DateTime<Utc>>, ControlError> {
+        Ok(self.store.entries_kept_from().await?)
+    }
+
+    /// Keeps entries for so many full months beside the current one, or all of them. Field `months`, 1 to [`MONTHS_MAX`].
+    /// What is dropped does not come back when it is raised later.
+    pub async fn set_retention(
+        &self,
+        actor: &Actor,
+        version: i64,
+        months: Option<u16>,
+        now: DateTime<Utc>,
+    ) -> Result<(), ControlError> {
+        actor.require_operator()?;
+        let mut fields = Fields::default();
+        fields.require(
+            months.is_none_or(|months| (1..=MONTHS_MAX).contains(&months)),
+            "months",
+            "between 1 and 1200 months",
+        );
+        fields.check()?;
+        let mut transaction = self.store.begin().await?;
+        lock(&mut transaction, version).await?;
+        let before = retention::retention_months(&mut transaction).await?;
+        retention::update_retention(&mut transaction, months).await?;
+        let change = changed("settings.retention", json!(before), json!(months));
+        self.note(&mut transaction, actor, now, change).await?;
+        commit(transaction).await
+    }
+
+    /// Drops the months that are not to be kept any more, and puts stray entries where they belong: one bounded round. Any
+    /// number of gateways may do so at once.
+    pub async fn tend_ledger(&self, now: DateTime<Utc>) -> Result<Tended, ControlError> {
+        let zone = self.zone().await?;
+        let months = self.store.retention().await?.and_then(|row| row.months);
+        let from = months.map(|months| domain::retention::entries_from(now, zone, months));
+        Ok(self.store.tend_ledger(from, now).await?)
+    }
+}
