@@ -28,7 +28,7 @@ impl Store {
                 where ($1::timestamptz is null or refused_at >= $1)
                     and ($2::timestamptz is null or refused_at < $2)
                     and ($3::timestamptz is null or (refused_at, id) < ($3, $4::uuid))
-                    and ($5::uuid is null or tenant_id = $5)
+                    and ($5::uuid is null or case when $10::uuid is null then tenant_id = $5 else tenant_id::text = $5::text end)
                     and ($6::uuid is null or key_id = $6)
                     and ($7::text is null or user_id = $7)
                     and ($8::text is null or model = $8)
