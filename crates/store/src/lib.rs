@@ -101,6 +101,8 @@ impl Store {
                     IDLE_TRANSACTION_TIMEOUT_MS.to_string(),
                 ),
                 ("timezone", "UTC".to_owned()),
+                // Compiling a report takes longer than running it.
+                ("jit", "off".to_owned()),
                 // Filters are written as `$1 is null or column = $1`; a plan made for the actual values uses their index.
                 ("plan_cache_mode", "force_custom_plan".to_owned()),
             ]);

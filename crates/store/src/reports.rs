@@ -24,6 +24,8 @@ use crate::{Store, StoreError, Transaction, in_time};
 
 /// Rows of a report that is read whole; the stream has no such bound.
 pub const REPORT_ROWS_MAX: u32 = 1_000;
+/// What Postgres may use for each step of a report before it goes to disk.
+const REPORT_MEMORY: &str = "32MB";
 /// Days of a chart at most.
 pub const DAYS_MAX: usize = 400;
 /// Rows of an overview's lists of the largest.
@@ -206,7 +208,7 @@ pub struct Overview {
 impl Store {
     /// A report, whole.
     pub async fn report(&self, query: &ReportQuery, now: DateTime<Utc>) -> Result<Report, StoreError> {
-        let mut snapshot = self.begin_snapshot().await?;
+        let mut snapshot = self.begin_report().await?;
         let source = Sources::of(&mut snapshot, query).await?;
         let mut rows = read_rows(&mut snapshot, source, query, REPORT_ROWS_MAX + 1).await?;
         let is_cut = rows.len() > REPORT_ROWS_MAX as usize;
@@ -237,6 +239,19 @@ impl Store {
         })
     }
 
+    /// A snapshot in which roll-ups are added up. Postgres cannot know how many rows a report will have; taking them for few, it
+    /// would go through a month's sums once for each.
+    async fn begin_report(&self) -> Result<Transaction, StoreError> {
+        let mut snapshot = self.begin_snapshot().await?;
+        sqlx::query!(
+            r#"select set_config('enable_nestloop', 'off', true) as "nestloop!", set_config('work_mem', $1, true) as "memory!""#,
+            REPORT_MEMORY,
+        )
+        .fetch_one(&mut *snapshot)
+        .await?;
+        Ok(snapshot)
+    }
+
     /// A snapshot for a report that is read row by row, and its place among them.
     pub(crate) async fn begin_stream(&self) -> Result<(Transaction, OwnedSemaphorePermit), StoreError> {
         let place = in_time(STREAM_PLACE_WAIT_MS, async {
@@ -244,7 +259,7 @@ impl Store {
             place.map_err(|_| StoreError::from(sqlx::Error::PoolClosed))
         })
         .await?;
-        let mut snapshot = self.begin_snapshot().await?;
+        let mut snapshot = self.begin_report().await?;
         sqlx::query!(
             r#"select set_config('statement_timeout', $1, true) as "set!""#,
             STREAM_TIMEOUT_MS.to_string(),
@@ -269,7 +284,7 @@ impl Store {
             before: None,
         };
         let none = Grouping::NONE;
-        let mut snapshot = self.begin_snapshot().await?;
+        let mut snapshot = self.begin_report().await?;
         let source = Sources::of(&mut snapshot, &query(none)).await?;
         let overview = Overview {
             totals: read_totals(&mut snapshot, source, &query(none)).await?.0,
@@ -451,8 +466,26 @@ pub(crate) async fn read_totals(
         grouping: Grouping::NONE,
         ..query.clone()
     };
-    let row = read_rows(connection, source, &whole, 1).await?.into_iter().next();
-    Ok(row.map(|row| (row.totals, row.before)).unwrap_or_default())
+    if let Some(row) = read_rows(connection, source, &whole, 1).await?.into_iter().next() {
+        return Ok((row.totals, row.before));
+    }
+    // Without any row there is none beside which the span before could stand.
+    let mut before = Before::default();
+    if let Some(span) = query.before {
+        let earlier = ReportQuery {
+            span,
+            before: None,
+            ..whole
+        };
+        let source = Sources::of(connection, &earlier).await?;
+        if let Some(row) = read_rows(connection, source, &earlier, 1).await?.into_iter().next() {
+            before = Before {
+                requests: row.totals.requests,
+                charged: row.totals.charged(),
+            };
+        }
+    }
+    Ok((Totals::default(), before))
 }
 
 fn rows<'c>(
@@ -474,48 +507,98 @@ fn rows<'c>(
     sqlx::query_as!(
         ReportColumns,
         r#"
-        with kept as (
-            -- A whole month has sums of its own.
-            select
-                tenant_id, user_id, key_id, model, priority, requests, failed_requests, unpriced_requests,
-                estimated_requests, input_fresh_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens,
-                output_tokens, reasoning_tokens, expected_input_tokens, expected_output_tokens, expected_cost_nanos,
-                cost_nanos, overrun_nanos, adjustments, adjusted_input_tokens, adjusted_output_tokens,
-                adjusted_cost_nanos, queue_ms, total_ms_histogram, first_byte_ms_histogram
-            from settlement_month_rollups
-            where month = $15
-                and grain = $21
-            union all
-            select
-                tenant_id, user_id, key_id, model, priority, requests, failed_requests, unpriced_requests,
-                estimated_requests, input_fresh_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens,
-                output_tokens, reasoning_tokens, expected_input_tokens, expected_output_tokens, expected_cost_nanos,
-                cost_nanos, overrun_nanos, adjustments, adjusted_input_tokens, adjusted_output_tokens,
-                adjusted_cost_nanos, queue_ms, total_ms_histogram, first_byte_ms_histogram
-            from settlement_rollups
-            where $15::date is null
-                and bucket_start >= $6
-                and bucket_start < $7
-        ),
-        kept_refusals as (
-            select tenant_id, user_id, key_id, model, priority, code, refusals
-            from rejection_month_rollups
-            where month = $15
-                and grain = $21
-            union all
-            select tenant_id, user_id, key_id, model, priority, code, refusals
-            from rejection_rollups
-            where $15::date is null
-                and bucket_start >= $6
-                and bucket_start < $7
-        ),
-        used as (
+        with kept as not materialized (
             select
                 case when $1 then tenant_id else '00000000-0000-0000-0000-000000000000' end as tenant_id,
                 case when $2 then user_id else '' end as user_id,
                 case when $3 then key_id else '00000000-0000-0000-0000-000000000000' end as key_id,
                 case when $4 then model else '' end as model,
                 case when $5 then priority else '' end as priority,
+                requests, failed_requests, unpriced_requests, estimated_requests, input_fresh_tokens, cache_read_tokens,
+                cache_write_5m_tokens, cache_write_1h_tokens, output_tokens, reasoning_tokens, expected_input_tokens,
+                expected_output_tokens, expected_cost_nanos, cost_nanos, overrun_nanos, adjustments,
+                adjusted_input_tokens, adjusted_output_tokens, adjusted_cost_nanos, queue_ms, total_ms_histogram,
+                first_byte_ms_histogram
+            from (
+                -- A whole month has sums of its own.
+                select
+                    tenant_id, user_id, key_id, model, priority, requests, failed_requests, unpriced_requests,
+                    estimated_requests, input_fresh_tokens, cache_read_tokens, cache_write_5m_tokens,
+                    cache_write_1h_tokens, output_tokens, reasoning_tokens, expected_input_tokens,
+                    expected_output_tokens, expected_cost_nanos, cost_nanos, overrun_nanos, adjustments,
+                    adjusted_input_tokens, adjusted_output_tokens, adjusted_cost_nanos, queue_ms, total_ms_histogram,
+                    first_byte_ms_histogram
+                from settlement_month_rollups
+                where month = $15
+                    and grain = $21
+                union all
+                select
+                    tenant_id, user_id, key_id, model, priority, requests, failed_requests, unpriced_requests,
+                    estimated_requests, input_fresh_tokens, cache_read_tokens, cache_write_5m_tokens,
+                    cache_write_1h_tokens, output_tokens, reasoning_tokens, expected_input_tokens,
+                    expected_output_tokens, expected_cost_nanos, cost_nanos, overrun_nanos, adjustments,
+                    adjusted_input_tokens, adjusted_output_tokens, adjusted_cost_nanos, queue_ms, total_ms_histogram,
+                    first_byte_ms_histogram
+                from settlement_rollups
+                where $15::date is null
+                    and bucket_start >= $6
+                    and bucket_start < $7
+            ) as sources
+            where ($8::uuid is null or tenant_id = $8)
+                and ($9::uuid is null or user_id = $9::text
+                    or key_id in (select keys.id from keys where owner_id = $9))
+                and ($10::text is null or user_id = $10)
+                and ($11::uuid is null or key_id = $11)
+                and ($12::text is null or model = $12)
+                and ($13::text is null or priority = $13)
+        ),
+        kept_refusals as not materialized (
+            select
+                case when $1 then tenant_id else '00000000-0000-0000-0000-000000000000' end as tenant_id,
+                case when $2 then user_id else '' end as user_id,
+                case when $3 then key_id else '00000000-0000-0000-0000-000000000000' end as key_id,
+                case when $4 then model else '' end as model,
+                case when $5 then priority else '' end as priority,
+                code, refusals
+            from (
+                select tenant_id, user_id, key_id, model, priority, code, refusals
+                from rejection_month_rollups
+                where month = $15
+                    and grain = $21
+                union all
+                select tenant_id, user_id, key_id, model, priority, code, refusals
+                from rejection_rollups
+                where $15::date is null
+                    and bucket_start >= $6
+                    and bucket_start < $7
+            ) as sources
+            where ($8::uuid is null or tenant_id = $8)
+                and ($9::uuid is null or user_id = $9::text
+                    or key_id in (select keys.id from keys where owner_id = $9))
+                and ($10::text is null or user_id = $10)
+                and ($11::uuid is null or key_id = $11)
+                and ($12::text is null or model = $12)
+                and ($13::text is null or priority = $13)
+                -- What was answered from the record was not refused.
+                and code <> 'replayed'
+        ),
+        -- Which rows there will be, by little, so that all figures are made for those alone.
+        grouped as (
+            select tenant_id, user_id, key_id, model, priority, charged_nanos, ran
+            from (
+                select tenant_id, user_id, key_id, model, priority, sum(cost_nanos + adjusted_cost_nanos) as charged_nanos, sum(requests) as ran
+                from kept
+                group by tenant_id, user_id, key_id, model, priority
+            ) as charged
+            full join (
+                select distinct tenant_id, user_id, key_id, model, priority from kept_refusals
+            ) as refusing using (tenant_id, user_id, key_id, model, priority)
+            order by coalesce(charged_nanos, 0) desc, coalesce(ran, 0) desc, tenant_id, user_id, key_id, model, priority
+            limit $14
+        ),
+        used as (
+            select
+                tenant_id, user_id, key_id, model, priority,
                 sum(requests) as requests,
                 sum(failed_requests) as failed_requests,
                 sum(unpriced_requests) as unpriced_requests,
@@ -551,63 +634,42 @@ fn rows<'c>(
                     sum(first_byte_ms_histogram[13]), sum(first_byte_ms_histogram[14]), sum(first_byte_ms_histogram[15]),
                     sum(first_byte_ms_histogram[16])] as first_byte_ms_histogram
             from kept
-            where ($8::uuid is null or tenant_id = $8)
-                and ($9::uuid is null or user_id = $9::text
-                    or key_id in (select keys.id from keys where owner_id = $9))
-                and ($10::text is null or user_id = $10)
-                and ($11::uuid is null or key_id = $11)
-                and ($12::text is null or model = $12)
-                and ($13::text is null or priority = $13)
-            group by 1, 2, 3, 4, 5
-        ),
-        refused_by_code as (
-            select
-                case when $1 then tenant_id else '00000000-0000-0000-0000-000000000000' end as tenant_id,
-                case when $2 then user_id else '' end as user_id,
-                case when $3 then key_id else '00000000-0000-0000-0000-000000000000' end as key_id,
-                case when $4 then model else '' end as model,
-                case when $5 then priority else '' end as priority,
-                code,
-                sum(refusals) as refusals
-            from kept_refusals
-            where ($8::uuid is null or tenant_id = $8)
-                and ($9::uuid is null or user_id = $9::text
-                    or key_id in (select keys.id from keys where owner_id = $9))
-                and ($10::text is null or user_id = $10)
-                and ($11::uuid is null or key_id = $11)
-                and ($12::text is null or model = $12)
-                and ($13::text is null or priority = $13)
-                -- What was answered from the record was not refused.
-                and code <> 'replayed'
-            group by 1, 2, 3, 4, 5, 6
+            join grouped using (tenant_id, user_id, key_id, model, priority)
+            group by tenant_id, user_id, key_id, model, priority
         ),
         refused as (
             select tenant_id, user_id, key_id, model, priority, jsonb_object_agg(code, refusals) as refusals
-            from refused_by_code
-            group by 1, 2, 3, 4, 5
-        ),
-        kept_before as (
-            select tenant_id, user_id, key_id, model, priority, requests, cost_nanos, adjusted_cost_nanos
-            from settlement_month_rollups
-            where month = $16
-                and grain = $21
-            union all
-            select tenant_id, user_id, key_id, model, priority, requests, cost_nanos, adjusted_cost_nanos
-            from settlement_rollups
-            where $16::date is null
-                and bucket_start >= $17::timestamptz
-                and bucket_start < $18::timestamptz
+            from (
+                select tenant_id, user_id, key_id, model, priority, code, sum(refusals) as refusals
+                from kept_refusals
+                join grouped using (tenant_id, user_id, key_id, model, priority)
+                group by tenant_id, user_id, key_id, model, priority, code
+            ) as by_code
+            group by tenant_id, user_id, key_id, model, priority
         ),
         used_before as (
             select
+                tenant_id, user_id, key_id, model, priority, sum(kept_before.requests) as before_requests, sum(kept_before.charged_nanos) as before_charged_nanos
+            from (
+                select
                 case when $1 then tenant_id else '00000000-0000-0000-0000-000000000000' end as tenant_id,
                 case when $2 then user_id else '' end as user_id,
                 case when $3 then key_id else '00000000-0000-0000-0000-000000000000' end as key_id,
                 case when $4 then model else '' end as model,
                 case when $5 then priority else '' end as priority,
-                sum(requests) as before_requests,
-                sum(cost_nanos + adjusted_cost_nanos) as before_charged_nanos
-            from kept_before
+                    requests, cost_nanos + adjusted_cost_nanos as charged_nanos
+                from (
+                    select tenant_id, user_id, key_id, model, priority, requests, cost_nanos, adjusted_cost_nanos
+                    from settlement_month_rollups
+                    where month = $16
+                        and grain = $21
+                    union all
+                    select tenant_id, user_id, key_id, model, priority, requests, cost_nanos, adjusted_cost_nanos
+                    from settlement_rollups
+                    where $16::date is null
+                        and bucket_start >= $17::timestamptz
+                        and bucket_start < $18::timestamptz
+                ) as sources
             where ($8::uuid is null or tenant_id = $8)
                 and ($9::uuid is null or user_id = $9::text
                     or key_id in (select keys.id from keys where owner_id = $9))
@@ -615,17 +677,9 @@ fn rows<'c>(
                 and ($11::uuid is null or key_id = $11)
                 and ($12::text is null or model = $12)
                 and ($13::text is null or priority = $13)
-            group by 1, 2, 3, 4, 5
-        ),
-        page as (
-            select *
-            from used
-            full join refused using (tenant_id, user_id, key_id, model, priority)
-            left join used_before using (tenant_id, user_id, key_id, model, priority)
-            order by
-                coalesce(cost_nanos, 0) + coalesce(adjusted_cost_nanos, 0) desc, coalesce(requests, 0) desc,
-                tenant_id, user_id, key_id, model, priority
-            limit $14
+            ) as kept_before
+            join grouped using (tenant_id, user_id, key_id, model, priority)
+            group by tenant_id, user_id, key_id, model, priority
         )
         select
             grouped.tenant_id as "tenant_id!",
@@ -663,7 +717,10 @@ fn rows<'c>(
             coalesce(before_requests, 0)::bigint as "before_requests!",
             coalesce(before_charged_nanos, 0)::bigint as "before_charged_nanos!",
             budget.value as "budget?"
-        from page as grouped
+        from grouped
+        left join used using (tenant_id, user_id, key_id, model, priority)
+        left join refused using (tenant_id, user_id, key_id, model, priority)
+        left join used_before using (tenant_id, user_id, key_id, model, priority)
         left join tenants on tenants.id = grouped.tenant_id
         left join keys on keys.id = grouped.key_id
         left join people on people.id::text = grouped.user_id
@@ -696,7 +753,7 @@ fn rows<'c>(
             limit 1
         ) as budget on true
         order by
-            coalesce(cost_nanos, 0) + coalesce(adjusted_cost_nanos, 0) desc, coalesce(requests, 0) desc,
+            coalesce(charged_nanos, 0) desc, coalesce(ran, 0) desc,
             grouped.tenant_id, grouped.user_id, grouped.key_id, grouped.model, grouped.priority
         "#,
         grouping.has_tenant(),
