@@ -433,6 +433,11 @@ async fn a_segment_that_has_gone_astray_is_told_once_and_the_rest_arrives() {
     drop(ledger.journal);
     ledger.journal = open_small(ledger.directory.path());
     let seqs: Vec<u64> = (0..12).map(|number| ledger.append(rejection(number))).collect();
+    // Postgres is away; the shipper looks after the journal all the same.
+    let away = Store::connect_lazily("postgres://nobody@127.0.0.1:1/nothing").unwrap();
+    let shipper = Shipper::with_settings(Arc::clone(&ledger.journal), away, SHIPPER);
+    shipper.drain(Duration::from_millis(200)).await.unwrap_err();
+    drop(shipper);
     drop(ledger.journal);
     let segments = segments_of(ledger.directory.path());
     assert!(segments.len() > 2, "{segments:?}");
