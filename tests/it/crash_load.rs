@@ -117,10 +117,15 @@ async fn what_is_journalled_while_postgres_is_stopped_arrives_when_it_is_back() 
     let load = Load::start(std::slice::from_ref(&url), installation.callers.clone(), per_second());
     load.answered(round()).await;
     block_in_place(|| server.cluster_mut().halt(Halt::Fast));
+    let stopped = std::time::Instant::now();
+    for _ in 0..times() {
+        load.answered(4 * ROUND).await;
+    }
     until_within(PATIENCE, "the journal has grown", async || {
         segments(data_dir.path()) > 3
     })
     .await;
+    let away = stopped.elapsed().as_secs_f64();
     let (depth, bytes) = (
         metric(&url, "tollgate_journal_depth").await,
         metric(&url, "tollgate_journal_bytes").await,

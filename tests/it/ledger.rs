@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -401,6 +401,93 @@ async fn damage_on_disk_goes_to_quarantine_as_bytes() {
     drain(&ledger.journal, &ledger.store).await;
     assert_eq!(ledger.count("rejections").await, 11);
     assert_eq!(ledger.count("ledger_quarantine where raw is not null").await, 1);
+    ledger.check_totals().await;
+}
+
+/// A journal whose segments hold few records.
+fn open_small(directory: &Path) -> Arc<Journal> {
+    let settings = JournalSettings {
+        segment_bytes: 4_000,
+        ..JournalSettings::default()
+    };
+    Journal::open(directory, "one", settings, at(0)).unwrap().0
+}
+
+fn segments_of(directory: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut segments: Vec<PathBuf> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "journal"))
+        .collect();
+    segments.sort();
+    segments
+}
+
+async fn gaps(ledger: &Ledger) -> Vec<(u64, Option<u64>)> {
+    let rows = ledger.store.quarantined().await.unwrap();
+    rows.iter().map(|row| (row.seq, row.last_seq)).collect()
+}
+
+#[tokio::test]
+async fn a_segment_that_has_gone_astray_is_told_once_and_the_rest_arrives() {
+    let mut ledger = Ledger::new().await;
+    drop(ledger.journal);
+    ledger.journal = open_small(ledger.directory.path());
+    let seqs: Vec<u64> = (0..12).map(|number| ledger.append(rejection(number))).collect();
+    // Postgres is away; the shipper looks after the journal all the same.
+    let away = Store::connect_lazily("postgres://nobody@127.0.0.1:1/nothing").unwrap();
+    let shipper = Shipper::with_settings(Arc::clone(&ledger.journal), away, SHIPPER);
+    shipper.drain(Duration::from_millis(200)).await.unwrap_err();
+    drop(shipper);
+    drop(ledger.journal);
+    let segments = segments_of(ledger.directory.path());
+    assert!(segments.len() > 2, "{segments:?}");
+    let first_of = |segment: &PathBuf| -> u64 { segment.file_stem().unwrap().to_str().unwrap().parse().unwrap() };
+    let lost = (first_of(&segments[1]), first_of(&segments[2]) - 1);
+    std::fs::remove_file(&segments[1]).unwrap();
+    ledger.journal = open_small(ledger.directory.path());
+    drain(&ledger.journal, &ledger.store).await;
+    assert_eq!(gaps(&ledger).await, [(lost.0, Some(lost.1))]);
+    drop(ledger.journal);
+    ledger.journal = open_small(ledger.directory.path());
+    drain(&ledger.journal, &ledger.store).await;
+    assert_eq!(gaps(&ledger).await, [(lost.0, Some(lost.1))]);
+    let arrived = seqs.iter().filter(|seq| !(lost.0..=lost.1).contains(seq)).count();
+    assert_eq!(ledger.count("rejections").await, arrived as i64);
+    ledger.check_totals().await;
+}
+
+#[tokio::test]
+async fn what_a_restored_database_lacks_and_the_journal_has_deleted_is_told() {
+    let mut ledger = Ledger::new().await;
+    drop(ledger.journal);
+    ledger.journal = open_small(ledger.directory.path());
+    let mut seqs = Vec::new();
+    for number in 0..12 {
+        seqs.push(ledger.append(rejection(number)));
+        ledger.drain().await;
+    }
+    assert_eq!(segments_of(ledger.directory.path()).len(), 1);
+    // As a backup was that was made after the second.
+    let mut sql = ledger.database.connect().await;
+    for text in ["delete from rejections", "delete from rejection_rollups"] {
+        sqlx::query(text).execute(&mut sql).await.unwrap();
+    }
+    sqlx::query("update ledger_progress set seq = $1")
+        .bind(seqs[1] as i64)
+        .execute(&mut sql)
+        .await
+        .unwrap();
+    ledger.append(rejection(20));
+    ledger.drain().await;
+    let told = gaps(&ledger).await;
+    let [(first, Some(last))] = told[..] else {
+        panic!("one gap is told: {told:?}");
+    };
+    assert_eq!(first, seqs[1] + 1);
+    // What is still here has come again; the rest is what is told.
+    let still_here = seqs.iter().filter(|&&seq| seq > last).count();
+    assert!(last < seqs[11]);
+    assert_eq!(ledger.count("rejections").await, still_here as i64 + 1);
     ledger.check_totals().await;
 }
 

@@ -135,12 +135,12 @@ async fn a_gap_is_told_by_the_gateway_until_somebody_has_dealt_with_it() {
     .await;
     let metrics = tollgate.browser().get("/metrics").await.text();
     assert!(metrics.contains("tollgate_journal_quarantined 1"), "{metrics}");
+    let mut operator = Window::operator(&tollgate).await;
     let mut auditor = Window::person(&tollgate, Role::Auditor, None).await;
     let page = auditor.visit("/status/quarantine").await;
     assert!(page.content().contains("5 to 9"), "{}", page.content());
     assert!(page.forms("/console/quarantine/close").is_empty(), "auditors look on");
 
-    let mut operator = Window::operator(&tollgate).await;
     let page = operator.visit("/status/quarantine").await;
     assert!(
         page.forms("/console/quarantine/ship").is_empty(),

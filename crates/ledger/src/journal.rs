@@ -112,6 +112,8 @@ pub struct Journal {
     instance: String,
     settings: JournalSettings,
     state: Mutex<State>,
+    /// Held while the mark is written, so that no older one replaces a newer. Taken before `state`.
+    marking: Mutex<()>,
     /// The number up to which the disk was asked to have everything.
     synced_seq: Mutex<u64>,
     cursor: Mutex<Cursor>,
@@ -161,7 +163,7 @@ impl Journal {
             inherited_seq,
             attempted: BTreeSet::new(),
             missing: found.missing,
-            is_renumbering: false,
+            is_mark_stale: false,
             rate: ShippingRate::default(),
             holds: found.holds,
             ages: found.ages,
@@ -189,12 +191,13 @@ impl Journal {
             settings,
             shipped: watch::Sender::new(state.shipped_seq),
             state: Mutex::new(state),
+            marking: Mutex::default(),
             synced_seq: Mutex::new(next_seq - 1),
             cursor: Mutex::default(),
             abandoned: Mutex::new(recovered.open_holds.clone()),
             appended: Notify::new(),
         };
-        journal.write_mark(&journal.state.lock()).map_err(io)?;
+        journal.write_mark().map_err(io)?;
         for first_seq in needless {
             segment::remove(directory, first_seq).map_err(io)?;
         }
@@ -403,10 +406,8 @@ impl Journal {
         }
         state.next_seq = first_seq;
         state.must_roll = false;
-        // Should it fail, nobody would find out that the new segment is lost. That is no reason to refuse a record.
-        if !state.is_renumbering {
-            let _ = self.write_mark(state);
-        }
+        // Written by the shipper: whoever appends does not wait for it.
+        state.is_mark_stale = true;
         Ok(())
     }
 
@@ -449,9 +450,19 @@ impl Journal {
         }
     }
 
-    /// Under the lock, so that no older mark replaces a newer one.
-    fn write_mark(&self, state: &State) -> io::Result<()> {
-        self.directory.set_mark(&state.mark())
+    /// Writes down where the journal stands now.
+    fn write_mark(&self) -> io::Result<()> {
+        let _order = self.marking.lock();
+        let mark = {
+            let mut state = self.state.lock();
+            state.is_mark_stale = false;
+            state.mark()
+        };
+        let written = self.directory.set_mark(&mark);
+        if written.is_err() {
+            self.state.lock().is_mark_stale = true;
+        }
+        written
     }
 }
 

@@ -166,6 +166,7 @@ impl Shipper {
     async fn try_step(&self, pace: &mut Pace) -> Result<Step, StepError> {
         self.blocking(|journal| {
             journal.retry_owed();
+            journal.keep_mark();
             Ok(())
         })
         .await?;

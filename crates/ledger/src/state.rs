@@ -100,8 +100,8 @@ pub(crate) struct State {
     pub(crate) attempted: BTreeSet<u64>,
     /// Numbers of segments that were written and are not there any more.
     pub(crate) missing: Vec<RangeInclusive<u64>>,
-    /// While everything is being written again above a foreign mark: until that is done, the mark on disk stays as it was.
-    pub(crate) is_renumbering: bool,
+    /// Whether there are segments that the mark on disk does not tell of yet.
+    pub(crate) is_mark_stale: bool,
     pub(crate) rate: ShippingRate,
     pub(crate) holds: OpenHolds,
     pub(crate) ages: Ages,

@@ -74,6 +74,14 @@ impl Journal {
         self.state.lock().shipping_error = error;
     }
 
+    /// Writes down which segments there are, where that has changed.
+    pub(crate) fn keep_mark(&self) {
+        let is_stale = self.state.lock().is_mark_stale;
+        if is_stale && let Err(error) = self.write_mark() {
+            tracing::debug!(%error, "the journal's mark cannot be written; it is tried again");
+        }
+    }
+
     /// Writes what the disk would not take before, if there is any.
     pub(crate) fn retry_owed(&self) {
         let written_seq = {
@@ -95,6 +103,7 @@ impl Journal {
     /// use: everything here is then numbered anew above it.
     pub(crate) fn adopt_mark(&self, mark: u64) -> io::Result<()> {
         {
+            let _order = self.marking.lock();
             let mut state = self.state.lock();
             if state.is_foreign(mark) {
                 self.renumber_above(&mut state, mark)?;
@@ -134,12 +143,12 @@ impl Journal {
             }
             let mut finished = self.carry_old_holds(&mut state);
             finished.extend(state.take_finished());
-            // Before they are removed: a segment that the mark tells of and that is not there has gone astray.
-            if let Err(error) = self.write_mark(&state) {
-                tracing::warn!(%error, "the journal's mark cannot be written; the next start ships a little again");
-            }
             finished
         };
+        // Before they are removed: a segment that the mark tells of and that is not there has gone astray.
+        if let Err(error) = self.write_mark() {
+            tracing::warn!(%error, "the journal's mark cannot be written; the next start ships a little again");
+        }
         for segment in finished {
             if let Err(error) = segment::remove(self.directory.path(), segment.first_seq) {
                 // It is looked at and removed again at the next start.
@@ -298,16 +307,14 @@ impl Journal {
             .copied()
             .collect();
         let shipped_seq = state.shipped_seq;
-        state.is_renumbering = true;
         let written = self.write_above(state, mark, first_seq, &old);
-        state.is_renumbering = false;
         if let Err(error) = written {
             // The disk is full, perhaps, and takes it another time: until then the old ones are all there is.
             self.take_back(state, shipped_seq, first_seq, old)?;
             return Err(error);
         }
         state.has_met_postgres = true;
-        self.write_mark(state)?;
+        self.directory.set_mark(&state.mark())?;
         for segment in old {
             segment::remove(self.directory.path(), segment.first_seq)?;
         }
