@@ -9,7 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::ids::{LimitId, TenantId};
-use crate::limits::{Dimension, Scope};
+use crate::limits::{Dimension, Scope, Slot};
 use crate::money::Nanos;
 use crate::periods::{Period, Span};
 use crate::priority::Priority;
@@ -159,6 +159,20 @@ pub struct BudgetEventKey {
 }
 
 impl BudgetEventKey {
+    /// The threshold of the budget in this slot of this node; `None` where the slot is no budget's.
+    pub fn new(scope: &Scope, slot: &Slot, span: Span, percent: u8) -> Option<Self> {
+        Some(Self {
+            scope: scope.clone(),
+            dimension: slot.dimension,
+            period: slot.period?,
+            model: slot.model.clone(),
+            priority: slot.priority,
+            period_start: span.start,
+            period_end: span.end,
+            percent,
+        })
+    }
+
     /// The end of its period.
     pub fn period_end(&self) -> DateTime<Utc> {
         self.period_end

@@ -15,7 +15,7 @@ use crate::chart;
 use crate::error::PageError;
 use crate::format::{self, Format};
 use crate::page::{self, Page};
-use crate::pages::{early_retries, limits};
+use crate::pages::{budget_events, early_retries, limits};
 use crate::shell;
 use crate::table::{self, figures, words};
 use crate::visit::{Visit, Visitor, address};
@@ -43,6 +43,7 @@ pub fn view() -> AnyView {
             {budget_warning(&visit, &view)}
             {stats(&view, visit.now(), format)}
             {spend_chart(&view, format)}
+            {own_budget_events(&visit, visitor).await?}
             {budgets(&visit, visitor).await?}
             <div class="columns">
                 {top_models(&view, format)}
@@ -224,6 +225,14 @@ async fn budgets(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError>
         </section>
     }
     .into_any())
+}
+
+/// What the budgets of a tenant or a member have told; those who see everything have a page for it.
+async fn own_budget_events(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError> {
+    if visitor.sees_everything() {
+        return Ok(().into_any());
+    }
+    budget_events::latest(visit, visitor, None).await
 }
 
 /// Where an empty installation begins.

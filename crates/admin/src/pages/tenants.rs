@@ -19,7 +19,7 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page, id_of_path};
-use crate::pages::limits;
+use crate::pages::{budget_events, limits};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, facts, figures, words};
@@ -138,6 +138,7 @@ pub fn edit() -> AnyView {
         let content = view! {
             {shell::page_head(name.clone(), "", links(id, visitor))}
             {spent(&tenant, visit.now(), &visit.format)}
+            {budget_events::latest(&visit, visitor, Some(id)).await?}
             {editor(&visit, visitor, &tenant).await?}
             {sources(&visit, visitor, &tenant).await?}
             {visitor.is_operator().then(|| suspension(&tenant))}

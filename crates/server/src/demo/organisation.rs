@@ -337,6 +337,7 @@ async fn create_shared_limits(
             upper_percent: 90,
             upper_waits: false,
         }),
+        thresholds: Thresholds::default(),
     };
     control
         .set_limit(actor, &Target::Node(Scope::Global), 0, &gated, now)
