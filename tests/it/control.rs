@@ -17,6 +17,7 @@ use control::tags::MonthlyTagQuery;
 use control::tenants::{TenantDraft, TenantVersions};
 use control::upstreams::{CredentialChange, UpstreamDraft};
 use control::{Actor, Control, ControlError, SystemRandom};
+use domain::budget_events::Thresholds;
 use domain::ids::{KeyId, PersonId, RequestId, TenantId, UpstreamId};
 use domain::ledger::{Identity, Outcome, Settlement};
 use domain::limits::{Class, Dimension, Gates, Mode, Scope, Target};
@@ -531,6 +532,7 @@ fn hourly(value: u64) -> LimitDraft {
             upper_percent: 90,
             upper_waits: false,
         }),
+        thresholds: Thresholds::default(),
     }
 }
 

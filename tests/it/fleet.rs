@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use control::limits::{LimitDraft, NodeLimits};
+use domain::budget_events::Thresholds;
 use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Mode, Scope, Target};
 use domain::periods::Period;
 use limits::RedisSettings;
@@ -108,6 +109,7 @@ async fn a_new_budget_is_in_force_everywhere_and_counts_what_was_spent_before() 
         priority: None,
         mode: Mode::Enforce,
         gates: None,
+        thresholds: Thresholds::default(),
     };
     let scope = Scope::Tenant(tenant);
     fleet

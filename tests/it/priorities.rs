@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use chrono::Duration;
 use control::limits::{LimitDraft, NodeLimits};
+use domain::budget_events::Thresholds;
 use domain::ids::TenantId;
 use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Gates, Mode, Scope, Target};
 use domain::people::Role;
@@ -61,6 +62,7 @@ async fn gate(tollgate: &Tollgate) {
             upper_percent: 20,
             upper_waits: false,
         }),
+        thresholds: Thresholds::default(),
     };
     tollgate
         .control()

@@ -2,6 +2,7 @@
 
 use chrono::Utc;
 use control::limits::{LimitDraft, NodeLimits};
+use domain::budget_events::Thresholds;
 use domain::ids::TenantId;
 use domain::limits::{Class, DEFAULT_WINDOW_SECONDS, Dimension, Mode, Scope, Target};
 use domain::people::Role;
@@ -26,6 +27,7 @@ async fn rehearse(tollgate: &Tollgate, target: &Target, requests_per_minute: u64
         priority: None,
         mode: Mode::Rehearse,
         gates: None,
+        thresholds: Thresholds::default(),
     };
     tollgate
         .control()

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use control::limits::{LimitDraft, NodeLimits};
 use control::models::ModelDraft;
+use domain::budget_events::Thresholds;
 use domain::limits::{Class, DEFAULT_WINDOW_SECONDS, Dimension, Mode, Scope, Target};
 use domain::money::Nanos;
 use domain::periods::Period;
@@ -45,6 +46,7 @@ fn plain(dimension: Dimension, value: u64) -> LimitDraft {
         priority: None,
         mode: Mode::Enforce,
         gates: None,
+        thresholds: Thresholds::default(),
     }
 }
 

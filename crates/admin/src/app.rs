@@ -55,6 +55,7 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/people/new") view=pages::people::new ssr=SsrMode::Async />
                 <Route path=path!("/people/link") view=pages::people::link ssr=SsrMode::Async />
                 <Route path=path!("/connect") view=pages::connect::view ssr=SsrMode::Async />
+                <Route path=path!("/budget-events") view=pages::budget_events::view ssr=SsrMode::Async />
                 <Route path=path!("/alerts") view=pages::alerts::view ssr=SsrMode::Async />
                 <Route path=path!("/settings") view=pages::settings::view ssr=SsrMode::Async />
                 <Route path=path!("/settings/webhook") view=pages::webhook::view ssr=SsrMode::Async />

@@ -340,6 +340,12 @@ impl Field {
         self
     }
 
+    /// A day such as 2026-12-15.
+    pub fn day(mut self) -> Self {
+        self.kind = "date";
+        self
+    }
+
     /// A calendar month such as 2026-11.
     pub fn month(mut self) -> Self {
         self.kind = "month";

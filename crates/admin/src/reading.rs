@@ -7,7 +7,7 @@ use domain::readings::{CounterStore, LiveLimit, Reading};
 use leptos::prelude::*;
 
 use crate::format::{self, Format};
-use crate::pages::limits::{slot_name, value_text};
+use crate::pages::limits::{increase_note, reached, slot_name, value_text};
 use crate::table::{Tone, badge, meter};
 
 /// One limit in a list of them; `subject` goes before its name where the list is of several nodes.
@@ -22,12 +22,19 @@ pub fn gauge(
     let class = if is_tightest { "gauge gauge-tightest" } else { "gauge" };
     let rehearsed = (live.limit.mode == Mode::Rehearse).then(|| badge("rehearsed", Tone::Warning));
     let (figure, level, note) = if live.limit.dimension.is_request_cap() {
-        let figure = format!("at most {}", value_text(live.limit.dimension, live.limit.value, format));
+        let figure = format!(
+            "at most {}",
+            value_text(live.limit.dimension, live.limit.value_at(at), format)
+        );
         (figure.into_any(), ().into_any(), String::new())
     } else if live.reading.is_known {
-        (used(live, format), level(live, &name), note(&live.reading, at, format))
+        (
+            used(live, at, format),
+            level(live, &name),
+            note(&live.reading, at, format),
+        )
     } else {
-        let value = value_text(live.limit.dimension, live.limit.value, format);
+        let value = value_text(live.limit.dimension, live.limit.value_at(at), format);
         let note = "What is spent is being read; until then nothing is admitted.".to_owned();
         let figure = view! { {badge("being read", Tone::Warning)} " " {format!("of {value}")} };
         (figure.into_any(), ().into_any(), note)
@@ -37,6 +44,7 @@ pub fn gauge(
             <p class="gauge-name">{subject} {name.clone()} " " <small>{source(&live.limit.target)}</small> " " {rehearsed}</p>
             <p class="gauge-figure">{figure}</p>
             <div class="gauge-level">{level}</div>
+            {increase_note(&live.limit, at, format).map(|note| view! { <p class="gauge-note">{format!("Increased {note}.")}</p> })}
             {(!note.is_empty()).then(|| view! { <p class="gauge-note">{note}</p> })}
         </li>
     }
@@ -81,21 +89,23 @@ fn source(target: &Target) -> &'static str {
     }
 }
 
-fn used(live: &LiveLimit, format: &Format) -> AnyView {
+fn used(live: &LiveLimit, at: DateTime<Utc>, format: &Format) -> AnyView {
     let dimension = live.limit.dimension;
     let value = value_text(dimension, live.reading.limit_value, format);
     // A gateway on its own admits a share of the limit.
-    let share = (live.reading.limit_value != live.limit.value).then(|| {
-        let whole = value_text(dimension, live.limit.value, format);
+    let share = (live.reading.limit_value != live.limit.value_at(at)).then(|| {
+        let whole = value_text(dimension, live.limit.value_at(at), format);
         view! { " " <small>{format!("this gateway's share of {whole}")}</small> }
     });
+    let reached = reached(&live.limit, live.reading.used, at);
     let taken = amount(dimension, taken(&live.reading), format);
     let percent = format!("{} %", whole_percent(&live.reading));
     let held = (dimension.is_budget() && live.reading.held > 0).then(|| {
         let held = amount(dimension, i128::from(live.reading.held), format);
         view! { " " <small>{format!("{held} of it held")}</small> }
     });
-    view! { <strong>{taken}</strong> {format!(" of {value}")} " " <small>{percent}</small> {held} {share} }.into_any()
+    view! { <strong>{taken}</strong> {format!(" of {value}")} " " <small>{percent}</small> {held} {share} " " {reached} }
+        .into_any()
 }
 
 fn level(live: &LiveLimit, name: &str) -> AnyView {

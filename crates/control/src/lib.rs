@@ -9,6 +9,7 @@ pub mod actor;
 pub mod adjustments;
 pub mod alerts;
 pub mod audit;
+pub mod budget_events;
 pub mod catalogue;
 pub mod early_retries;
 pub mod error;
@@ -49,6 +50,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Duration, Utc};
 use domain::alerts::ALERTS_KEPT_DAYS;
+use domain::budget_events::BUDGET_EVENTS_KEPT_DAYS;
 use store::random::{self, Random};
 use store::sealing::SecretKey;
 use store::{Store, StoreError, Transaction};
@@ -92,8 +94,8 @@ impl Control {
         Ok(self.store.ping().await?)
     }
 
-    /// Deletes a batch of what has ended: sessions, one-time links, failed sign-ins that no longer count, jobs
-    /// and their answers. Returns how many rows there were; call again while it is not zero.
+    /// Deletes a batch of what has ended: sessions, one-time links, failed sign-ins that no longer count, alerts
+    /// and thresholds of long ago, jobs and their answers. Returns how many rows there were; call again while it is not zero.
     pub async fn delete_expired(&self, now: DateTime<Utc>) -> Result<u64, ControlError> {
         let sessions = self.store.delete_expired_sessions(now).await?;
         let links = self.store.delete_expired_links(now).await?;
@@ -103,7 +105,11 @@ impl Control {
             .store
             .delete_old_alerts(now - Duration::days(ALERTS_KEPT_DAYS))
             .await?;
-        Ok(sessions + links + failures + alerts + jobs)
+        let budget_events = self
+            .store
+            .delete_old_budget_events(now - Duration::days(BUDGET_EVENTS_KEPT_DAYS))
+            .await?;
+        Ok(sessions + links + failures + alerts + budget_events + jobs)
     }
 
     /// A new id, of whichever kind is asked for.

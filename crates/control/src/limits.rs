@@ -2,6 +2,7 @@
 //! whoever sets one could raise it.
 
 mod draft;
+mod increase;
 mod plain;
 
 use chrono::{DateTime, Utc};
@@ -18,6 +19,7 @@ use crate::fields::Fields;
 use crate::{Actor, Control, ControlError, commit};
 
 pub use draft::{CONCURRENCY_MAX, LimitDraft, LimitText, REQUEST_SECONDS_MAX, WINDOW_SECONDS_MAX};
+pub use increase::{INCREASE_DAYS_MAX, INCREASE_REASON_CHARS_MAX, IncreaseDraft, IncreaseText, last_day};
 pub use plain::{NodeLimits, NodeLimitsText, field_of, is_plain};
 
 use draft::check_draft;
@@ -90,6 +92,7 @@ impl Control {
         let previous = rows.limits.iter().find(|old| old.slot() == limit.slot());
         if let Some(previous) = previous {
             limit.id = previous.id;
+            limit.increase = previous.increase;
             limits::update(&mut transaction, &limit).await?;
         } else {
             require_room(room(&rows), "dimension")?;
@@ -240,6 +243,7 @@ impl Control {
             target: target.clone(),
             dimension: draft.dimension,
             value: draft.value,
+            increase: None,
             window_seconds: draft.window_seconds,
             burst: draft.burst,
             period: draft.period,
@@ -247,6 +251,7 @@ impl Control {
             priority: draft.priority,
             mode: draft.mode,
             gates: draft.gates,
+            thresholds: draft.thresholds,
         }
     }
 

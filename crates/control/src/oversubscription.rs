@@ -54,28 +54,35 @@ impl Allowances {
         allowance.count = allowance.count.saturating_add(count);
     }
 
-    /// Adds one child's limits in force.
-    pub fn add_child(&mut self, limits: &[Limit]) {
+    /// Adds one child's limits in force at `at`.
+    pub fn add_child(&mut self, limits: &[Limit], at: DateTime<Utc>) {
         for limit in limits {
-            self.add(limit.slot(), limit.value, 1);
+            self.add(limit.slot(), limit.value_at(at), 1);
         }
     }
 }
 
-/// The slots in which the children may together use more than the parent, in the order of the parent's limits. Caps on
-/// single requests do not add up.
-pub fn oversubscribed(parent: &Scope, limits: &[Limit], each: Class, children: &Allowances) -> Vec<Oversubscription> {
+/// The slots in which the children may together use more than the parent at `at`, in the order of the parent's limits. Caps
+/// on single requests do not add up.
+pub fn oversubscribed(
+    parent: &Scope,
+    limits: &[Limit],
+    each: Class,
+    children: &Allowances,
+    at: DateTime<Utc>,
+) -> Vec<Oversubscription> {
     limits
         .iter()
         .filter(|limit| !limit.dimension.is_request_cap())
         .filter_map(|limit| {
             let slot = limit.slot();
-            let allowance = children.slots.get(&slot).filter(|all| all.sum > limit.value)?;
+            let value = limit.value_at(at);
+            let allowance = children.slots.get(&slot).filter(|all| all.sum > value)?;
             Some(Oversubscription {
                 parent: parent.clone(),
                 each,
                 slot,
-                parent_value: limit.value,
+                parent_value: value,
                 children_sum: allowance.sum,
                 children_count: allowance.count,
             })
@@ -109,20 +116,26 @@ impl Control {
         for tenant in &tree.tenants {
             let of_plan = tenant.plan_id.and_then(|plan| tree.plans.get(&plan));
             let limits = effective([&tenant.own].into_iter().chain(of_plan).map(|limits| &limits[..]));
-            tenants.add_child(&limits);
+            tenants.add_child(&limits, now);
             if only.is_some_and(|own| own != tenant.id) {
                 continue;
             }
             for each in [Class::User, Class::Key] {
                 if let Some(allowances) = below.get(&(tenant.id, each)) {
-                    found.extend(oversubscribed(&Scope::Tenant(tenant.id), &limits, each, allowances));
+                    found.extend(oversubscribed(
+                        &Scope::Tenant(tenant.id),
+                        &limits,
+                        each,
+                        allowances,
+                        now,
+                    ));
                 }
             }
         }
         if only.is_none() {
             found.splice(
                 ..0,
-                oversubscribed(&Scope::Global, &tree.global, Class::Tenant, &tenants),
+                oversubscribed(&Scope::Global, &tree.global, Class::Tenant, &tenants, now),
             );
         }
         Ok(found)

@@ -2,13 +2,12 @@
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
-use domain::limits::{Scope, Target};
+use domain::limits::{Limit, Scope, Target};
 use domain::periods::Month;
 use domain::reports::{DayTotals, Grouping};
 use store::reports::ReportQuery;
 pub use store::reports::{Before, Overview, Report, ReportFilter, ReportRow};
 
-use crate::limits::NodeLimits;
 use crate::usage_csv::UsageCsv;
 use crate::{Actor, Control, ControlError};
 
@@ -33,7 +32,7 @@ pub struct OverviewView {
     /// The billing currency.
     pub currency: String,
     /// Limits of what it is about (the installation, the tenant or the person), its monthly budgets among them.
-    pub limits: NodeLimits,
+    pub limits: Vec<Limit>,
     /// The sums.
     pub overview: Overview,
 }
@@ -73,7 +72,7 @@ impl Control {
             month,
             zone,
             currency: settings.currency,
-            limits: NodeLimits::of(&limits.limits),
+            limits: limits.limits,
             overview,
         })
     }

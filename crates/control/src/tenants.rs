@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use domain::ids::{PlanId, TenantId};
-use domain::limits::{Dimension, Scope, Target};
-use domain::money::Nanos;
+use domain::limits::{Dimension, Limit, Scope, Target};
 use domain::periods::Period;
 use domain::priority::Priority;
 use serde_json::{Value, json};
@@ -18,7 +17,7 @@ use store::{Transaction, plans, tenants};
 use crate::actor::Reach;
 use crate::audit::Change;
 use crate::fields::Fields;
-use crate::limits::{NodeLimits, NodeLimitsView};
+use crate::limits::{NodeLimits, NodeLimitsView, is_plain};
 use crate::{Actor, Control, ControlError, commit};
 
 /// What can be said about a tenant in one form.
@@ -50,10 +49,8 @@ pub struct TenantVersions {
 pub struct TenantSummary {
     /// The tenant.
     pub row: TenantRow,
-    /// Its budget of money for a calendar month.
-    pub monthly_cost: Option<Nanos>,
-    /// Its budget of tokens for a calendar month.
-    pub monthly_tokens: Option<u64>,
+    /// Its own budget of money for a calendar month.
+    pub cost_budget: Option<Limit>,
     /// What it has spent this month.
     pub spent: Spent,
 }
@@ -89,23 +86,20 @@ impl Control {
         };
         let filters = self.monthly_filters(rows.iter().map(|row| row.tenant.id), now).await?;
         let spent = self.store.budgets_spent(&filters).await?.spent;
-        let mut budgets: HashMap<(TenantId, Dimension), u64> = HashMap::new();
+        let mut budgets: HashMap<TenantId, Limit> = HashMap::new();
         for limit in self.store.tenant_budgets().await? {
             let Target::Node(Scope::Tenant(id)) = limit.target else {
                 continue;
             };
-            if limit.period == Period::Month && limit.model.is_none() && limit.priority.is_none() {
-                budgets.insert((id, limit.dimension), limit.value);
+            if is_plain(&limit, Dimension::BudgetCost) {
+                budgets.insert(id, limit);
             }
         }
         Ok(rows
             .into_iter()
             .zip(spent)
             .map(|(row, spent)| TenantSummary {
-                monthly_cost: budgets
-                    .get(&(row.tenant.id, Dimension::BudgetCost))
-                    .map(|nanos| Nanos(i64::try_from(*nanos).unwrap_or(i64::MAX))),
-                monthly_tokens: budgets.get(&(row.tenant.id, Dimension::BudgetTokens)).copied(),
+                cost_budget: budgets.remove(&row.tenant.id),
                 row,
                 spent,
             })

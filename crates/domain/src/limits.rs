@@ -4,8 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use crate::budget_events::Thresholds;
 use crate::ids::{KeyId, LimitId, PlanId, TenantId, UpstreamId};
 use crate::periods::Period;
 use crate::priority::Priority;
@@ -315,6 +317,15 @@ pub enum Gate {
     },
 }
 
+/// A higher value of a limit for a while. It is over by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Increase {
+    /// In place of the limit's value, in its unit.
+    pub value: u64,
+    /// The first instant at which it is over.
+    pub until: DateTime<Utc>,
+}
+
 /// One configured limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
@@ -324,8 +335,12 @@ pub struct Limit {
     pub target: Target,
     /// What it limits.
     pub dimension: Dimension,
-    /// Requests, tokens, seconds, or nano-units of money, by dimension. Zero admits nothing.
+    /// Requests, tokens, seconds, or nano-units of money, by dimension. Zero admits nothing. What is in force at a moment
+    /// says [`Limit::value_at`].
     pub value: u64,
+    /// A higher value for a while; one that is over stays until another one is set.
+    #[serde(default)]
+    pub increase: Option<Increase>,
     /// Rates: the window in seconds, 1 to 86,400.
     pub window_seconds: u32,
     /// Token rates: the bucket's size; `None` is [`DEFAULT_BURST_SECONDS`] of refill.
@@ -340,6 +355,9 @@ pub struct Limit {
     pub mode: Mode,
     /// Priority gates, where the limit has any.
     pub gates: Option<Gates>,
+    /// Budgets: what they tell of when so much is spent.
+    #[serde(default)]
+    pub thresholds: Thresholds,
 }
 
 /// What tells limits on one node apart: a narrower source (node, tenant, plan) replaces a wider one slot by slot.
@@ -366,6 +384,26 @@ impl Limit {
             period: self.dimension.is_budget().then_some(self.period),
             model: self.model.clone(),
             priority: self.priority,
+        }
+    }
+
+    /// The increase in force at `at`. One that is not above the value is none.
+    pub fn increase_at(&self, at: DateTime<Utc>) -> Option<Increase> {
+        self.increase
+            .filter(|increase| at < increase.until && increase.value > self.value)
+    }
+
+    /// The value in force at `at`, never below the ordinary one.
+    pub fn value_at(&self, at: DateTime<Utc>) -> u64 {
+        self.increase_at(at).map_or(self.value, |increase| increase.value)
+    }
+
+    /// The limit as it is in force at `at`: with the value of that moment as its own.
+    pub fn at(&self, at: DateTime<Utc>) -> Self {
+        Self {
+            value: self.value_at(at),
+            increase: None,
+            ..self.clone()
         }
     }
 

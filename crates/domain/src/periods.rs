@@ -4,14 +4,17 @@ use std::fmt;
 use std::str::FromStr;
 
 use chrono::{
-    DateTime, Datelike, Days, Duration, LocalResult, Months, NaiveDate, NaiveDateTime, TimeZone, Timelike, Utc,
+    DateTime, Datelike, Days, Duration, FixedOffset, LocalResult, Months, NaiveDate, NaiveDateTime, Offset as _,
+    TimeZone, Timelike, Utc,
 };
 use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 
-/// Length of a roll-up bucket in minutes. Every time zone in use is offset by a multiple of it, so that every zone's
-/// day and month is a sum of buckets.
+/// Length of a roll-up bucket in minutes. Every time zone in use is offset by a multiple of it, and changes its clock at one
+/// since 2024, so that every zone's hour, day, week and month is a sum of buckets.
 pub const BUCKET_MINUTES: i64 = 15;
+
+const SECONDS_PER_HOUR: i64 = 3_600;
 
 /// How long a budget lasts before it starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -57,34 +60,31 @@ impl Period {
         }
     }
 
-    /// The period that contains `at`, by the calendar of `zone`, clock changes included.
+    /// The period that contains `at`, by the calendar of `zone`, clock changes included. Periods follow one another without
+    /// a gap, also where a clock change skips midnight or lets it happen twice.
     pub fn span(self, at: DateTime<Utc>, zone: Tz) -> Span {
-        let local = at.with_timezone(&zone).naive_local();
-        let day = local.date();
-        let (start, next) = match self {
-            // Hours are cut in absolute time: a local hour that happens twice in autumn is two hours.
-            Self::Hour => {
-                let into = Duration::seconds(i64::from(local.minute() * 60 + local.second()))
-                    + Duration::nanoseconds(i64::from(at.nanosecond()));
-                let start = at - into;
-                return Span {
-                    start,
-                    end: start + Duration::hours(1),
-                };
-            }
-            Self::Day => (day, day + Days::new(1)),
-            Self::Week => {
-                let monday = day - Days::new(u64::from(day.weekday().num_days_from_monday()));
-                (monday, monday + Days::new(7))
-            }
-            Self::Month => {
-                let first = day.with_day(1).unwrap_or(day);
-                (first, first + Months::new(1))
-            }
+        let today = at.with_timezone(&zone).date_naive();
+        let mut first = match self {
+            Self::Hour => return hour(at, zone),
+            Self::Day => today,
+            Self::Week => today - Days::new(u64::from(today.weekday().num_days_from_monday())),
+            Self::Month => today.with_day(1).unwrap_or(today),
         };
-        Span {
-            start: day_start(start, zone),
-            end: day_start(next, zone),
+        loop {
+            let next = match self {
+                Self::Hour | Self::Day => first + Days::new(1),
+                Self::Week => first + Days::new(7),
+                Self::Month => first + Months::new(1),
+            };
+            let span = Span {
+                start: day_start(first, zone),
+                end: day_start(next, zone),
+            };
+            // A clock that is put back just after midnight shows the day before once more, which is over.
+            if at < span.end {
+                return span;
+            }
+            first = next;
         }
     }
 }
@@ -120,7 +120,8 @@ pub struct Month {
 impl Month {
     /// The month that contains `at` in `zone`.
     pub fn containing(at: DateTime<Utc>, zone: Tz) -> Self {
-        let day = at.with_timezone(&zone).date_naive();
+        let start = Period::Month.span(at, zone).start;
+        let day = start.with_timezone(&zone).date_naive();
         Self {
             first_day: day.with_day(1).unwrap_or(day),
         }
@@ -200,6 +201,55 @@ pub fn months_after(at: DateTime<Utc>, months: u32, zone: Tz) -> DateTime<Utc> {
         .map_or(at, |later| first_instant(later, zone))
 }
 
+/// The end of a local day: the first instant of the next.
+pub fn end_of_day(day: NaiveDate, zone: Tz) -> DateTime<Utc> {
+    day_start(day + Days::new(1), zone)
+}
+
+/// From the full hour of the local clock to the next, cut in absolute time: a local hour that happens twice in autumn is two
+/// hours. Where the clock is changed within an hour, that hour ends and another one begins.
+fn hour(at: DateTime<Utc>, zone: Tz) -> Span {
+    let second = at - Duration::nanoseconds(i64::from(at.nanosecond()));
+    let local = second.with_timezone(&zone).naive_local();
+    let start = second - Duration::seconds(i64::from(local.minute() * 60 + local.second()));
+    let last = start + Duration::seconds(SECONDS_PER_HOUR - 1);
+    let offset = |at| offset_at(at, zone);
+    Span {
+        start: if offset(start) == offset(second) {
+            start
+        } else {
+            clock_change(start, second, offset)
+        },
+        end: if offset(last) == offset(second) {
+            start + Duration::hours(1)
+        } else {
+            clock_change(second, last, offset)
+        },
+    }
+}
+
+fn offset_at(at: DateTime<Utc>, zone: Tz) -> FixedOffset {
+    zone.offset_from_utc_datetime(&at.naive_utc()).fix()
+}
+
+/// The first second after `before` at which the offset is not what it was then. At `after` it is another one.
+fn clock_change(
+    mut before: DateTime<Utc>,
+    mut after: DateTime<Utc>,
+    offset: impl Fn(DateTime<Utc>) -> FixedOffset,
+) -> DateTime<Utc> {
+    let old = offset(before);
+    while after - before > Duration::seconds(1) {
+        let middle = before + Duration::seconds((after - before).num_seconds() / 2);
+        if offset(middle) == old {
+            before = middle;
+        } else {
+            after = middle;
+        }
+    }
+    after
+}
+
 /// The first instant of a local day. Where a clock change skips midnight, the day starts when the clock has moved on.
 pub fn day_start(day: NaiveDate, zone: Tz) -> DateTime<Utc> {
     first_instant(day.and_time(chrono::NaiveTime::MIN), zone)
@@ -209,12 +259,14 @@ fn first_instant(local: NaiveDateTime, zone: Tz) -> DateTime<Utc> {
     match zone.from_local_datetime(&local) {
         LocalResult::Single(at) | LocalResult::Ambiguous(at, _) => at.with_timezone(&Utc),
         LocalResult::None => {
-            // Inside a gap: the reading with the offset before the change lies past it; its end is the first instant.
+            // Inside a gap: soon after, the clock reads again. The first instant is that of the change.
+            let step = Duration::minutes(BUCKET_MINUTES);
             let mut probe = local;
             for _ in 0..(24 * 60 / BUCKET_MINUTES) {
-                probe += Duration::minutes(BUCKET_MINUTES);
+                probe += step;
                 if let LocalResult::Single(at) | LocalResult::Ambiguous(at, _) = zone.from_local_datetime(&probe) {
-                    return at.with_timezone(&Utc);
+                    let at = at.with_timezone(&Utc);
+                    return clock_change(at - step, at, |at| offset_at(at, zone));
                 }
             }
             Utc.from_utc_datetime(&local)

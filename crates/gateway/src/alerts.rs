@@ -109,6 +109,11 @@ impl Alerts {
         }
     }
 
+    /// Something may be on its way to the webhook.
+    pub(crate) fn wake_webhook(&self) {
+        self.written.notify_one();
+    }
+
     /// A request for a model that has no price: refused, or charged at the fallback.
     pub(crate) fn unpriced(&self, model: &str, is_refused: bool) {
         self.raise(AlertKind::Unpriced, AlertSubject::model(model), || {

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::alerts::{deliver_alerts, keep_alerts};
+use crate::budget_events::keep_budget_events;
 use crate::budgets::{REREAD_INTERVAL_MS, Which};
 use crate::clock::minute_of;
 use crate::jobs::worker::{keep_claims, keep_jobs};
@@ -78,6 +79,7 @@ impl Gateway {
         self.spawn(tasks, stop, "sweep", sweep);
         self.spawn(tasks, stop, "status", report);
         self.spawn(tasks, stop, "alerts", keep_alerts);
+        self.spawn(tasks, stop, "budget events", keep_budget_events);
         self.spawn(tasks, stop, "webhook", deliver_alerts);
     }
 
@@ -179,9 +181,16 @@ async fn keep_policy(gateway: Arc<Gateway>) {
 
 async fn keep_budgets(gateway: Arc<Gateway>) {
     let mut which = Which::Missing;
+    let mut has_looked_at_ended = false;
     loop {
         let loaded = match gateway.keeper.current() {
-            Some(policy) => gateway.budgets.load(&policy, which).await,
+            Some(policy) => {
+                let loaded = gateway.budgets.load(&policy, which).await;
+                if loaded.is_ok() && gateway.budgets.are_open() && !has_looked_at_ended {
+                    has_looked_at_ended = gateway.budgets.look_at_ended(&policy).await.is_ok();
+                }
+                loaded
+            }
             None => Ok(()),
         };
         let pause_ms = match loaded {

@@ -17,10 +17,12 @@ use domain::limits::{Dimension, Scope};
 use ledger::Journal;
 use limits::{BegunBudgets, BudgetKey, LifeSigns, Limits, Now};
 use store::budgets::{BudgetFilter, Spent};
+use store::random::{Random, SystemRandom};
 use store::{Store, StoreError};
 use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::time::timeout;
 
+use crate::budget_events::{BudgetEvents, Seen, just_ended};
 use crate::clock::Clock;
 use crate::policy::PolicySnapshot;
 
@@ -48,6 +50,9 @@ pub struct Budgets {
     limits: Limits,
     journal: Arc<Journal>,
     clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    /// What the bases say of thresholds.
+    events: Arc<BudgetEvents>,
     instance: String,
     /// Entries of an earlier run reach the counters through Postgres only: bases wait until it contains them.
     recovered_seq: u64,
@@ -99,6 +104,8 @@ impl Budgets {
             limits,
             journal,
             clock,
+            random: Arc::new(SystemRandom),
+            events: Arc::default(),
             instance,
             recovered_seq,
             unknown,
@@ -107,6 +114,11 @@ impl Budgets {
             adjusted: Notify::new(),
             counted_version: Arc::default(),
         }
+    }
+
+    /// The same, noting there what the bases say of thresholds.
+    pub(crate) fn noting(self, events: Arc<BudgetEvents>, random: Arc<dyn Random>) -> Self {
+        Self { events, random, ..self }
     }
 
     /// What this gateway says of itself to those that share its counters.
@@ -245,6 +257,7 @@ impl Budgets {
         let mut unset = Vec::new();
         for (key, spent) in wanted.iter().zip(&sums.spent) {
             let spent = spent_in(key.dimension, spent);
+            self.see(policy, key, spent, now.wall);
             // Somebody's journal is not in Postgres as far as a first base has to contain it.
             let is_early = !is_complete && begun.closed.contains(key);
             if is_early
@@ -260,6 +273,47 @@ impl Budgets {
             self.begun.notify_one();
         }
         Ok(())
+    }
+
+    /// Looks for thresholds in the periods that ended just before this gateway started: what was settled at their very end
+    /// may have been seen by nobody.
+    pub async fn look_at_ended(&self, policy: &PolicySnapshot) -> Result<(), StoreError> {
+        let (now, zone) = (self.clock.now().wall, policy.settings.time_zone);
+        let mut keys = Vec::new();
+        for node in policy.known_scopes() {
+            for limit in node.limits.iter() {
+                if let Some(ended) = just_ended(limit, now, zone) {
+                    keys.push(BudgetKey::of(&node, limit, ended.start, zone));
+                }
+            }
+        }
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let filters: Vec<BudgetFilter> = keys.iter().map(|key| filter(key, policy)).collect();
+        let sums = self.store.budgets_spent(&filters).await?;
+        for (key, spent) in keys.iter().zip(&sums.spent) {
+            self.see(policy, key, spent_in(key.dimension, spent), key.span.start);
+        }
+        Ok(())
+    }
+
+    /// Notes the thresholds that the ledger's sum of a budget has reached, by its value at `value_at`.
+    fn see(&self, policy: &PolicySnapshot, key: &BudgetKey, spent: i64, value_at: DateTime<Utc>) {
+        if spent <= 0 {
+            return;
+        }
+        let node = policy.limits_on(&key.scope);
+        if let Some(limit) = node.limits.iter().find(|limit| limit.id == key.limit_id) {
+            let seen = Seen {
+                node: &node,
+                limit,
+                span: key.span,
+                value: limit.value_at(value_at),
+                spent,
+            };
+            self.events.see(&seen, self.clock.now().wall, &*self.random);
+        }
     }
 
     /// Lets these budgets count from now on, and waits until Postgres has what was settled before.

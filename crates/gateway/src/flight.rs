@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use chrono::{DateTime, Utc};
 use domain::estimate::{Amounts, Estimate};
 use domain::ids::{RequestId, UpstreamId};
 use domain::ledger::{
@@ -526,6 +527,7 @@ impl Flight {
             freed: Freed {
                 scopes: admitted.scopes,
                 upstream_id: admitted.upstream_id,
+                admitted_at: admitted.at.wall,
             },
         })
     }
@@ -544,11 +546,13 @@ struct Booked {
 struct Freed {
     scopes: Arc<[ScopeLimits]>,
     upstream_id: Option<UpstreamId>,
+    admitted_at: DateTime<Utc>,
 }
 
 impl Freed {
-    /// Whoever waits there may try again.
+    /// Whoever waits there may try again, and what was spent is looked at.
     fn tell(&self, gateway: &Gateway, now: Now) {
+        gateway.touch_budgets(&self.scopes, self.upstream_id, self.admitted_at);
         let counted_in = |scope: &_| self.scopes.iter().any(|node| node.scope == *scope);
         gateway.queue.release(counted_in, self.upstream_id.as_slice(), now);
     }

@@ -10,6 +10,7 @@ mod asked;
 pub mod authenticate;
 pub mod background;
 pub mod body;
+pub(crate) mod budget_events;
 pub mod budgets;
 mod case;
 pub mod clock;
@@ -65,6 +66,7 @@ pub use routes::router;
 
 use alerts::Alerts;
 use authenticate::{Caller, Unauthenticated, authenticate};
+use budget_events::BudgetEvents;
 use budgets::Budgets;
 use clock::Clock;
 use end_users::EndUsers;
@@ -142,6 +144,7 @@ pub struct Gateway {
     pub(crate) orphans: idempotency::Orphans,
     pub(crate) rejections: Rejections,
     pub(crate) alerts: Alerts,
+    pub(crate) budget_events: Arc<BudgetEvents>,
     pub(crate) secret_key: Arc<SecretKey>,
     pub(crate) tasks: TaskTracker,
     /// Cancelled when the grace of a stop is over: answers still under way end at once, as the gateway's own error.
@@ -190,6 +193,7 @@ impl Gateway {
             open_credentials(Arc::clone(&parts.secret_key)),
             KeptPolicy::new(&parts.data_dir, Arc::clone(&parts.secret_key)),
         );
+        let budget_events = Arc::new(BudgetEvents::default());
         let budgets = Budgets::new(
             parts.store.clone(),
             parts.limits.clone(),
@@ -197,7 +201,8 @@ impl Gateway {
             Arc::clone(&parts.clock),
             parts.instance.clone(),
             parts.recovered_seq,
-        );
+        )
+        .noting(Arc::clone(&budget_events), Arc::clone(&parts.random));
         let alerts = Alerts::new(Arc::clone(&parts.clock), Arc::clone(&parts.random));
         Arc::new(Self {
             started_at: parts.clock.now().wall,
@@ -222,6 +227,7 @@ impl Gateway {
             orphans: idempotency::Orphans::default(),
             rejections: Rejections::default(),
             alerts,
+            budget_events,
             secret_key: parts.secret_key,
             tasks: TaskTracker::new(),
             ending: CancellationToken::new(),

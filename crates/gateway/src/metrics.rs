@@ -88,6 +88,10 @@ pub fn describe() {
         "Attempts to tell the webhook of an alert, by result: delivered, failed, given_up."
     );
     describe_counter!(
+        "tollgate_budget_thresholds_total",
+        "Thresholds of budgets that this gateway was the first to tell of, by percent."
+    );
+    describe_counter!(
         "tollgate_breaker_transitions_total",
         "Changes of breakers, by upstream and what they became."
     );
@@ -241,6 +245,11 @@ pub(crate) fn open_alerts(kind: AlertKind, count: usize) {
 /// An attempt to tell the webhook of something.
 pub(crate) fn alert_delivery(result: &'static str) {
     counter!("tollgate_alert_deliveries_total", "result" => result).increment(1);
+}
+
+/// A threshold of a budget was told of.
+pub(crate) fn budget_threshold(percent: u8) {
+    counter!("tollgate_budget_thresholds_total", "percent" => percent.to_string()).increment(1);
 }
 
 /// A background task that panicked.

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use domain::limits::Dimension;
 use domain::policy::Dialect;
 use domain::priority::Priority;
@@ -163,7 +164,7 @@ pub(crate) fn board(
     let (route, upstream) = &case.routes[way];
     let (upstream, upstream_model) = (upstream.upstream.id, route.upstream_model.clone());
     let total_ms =
-        seconds_cap(&case.scopes, &model.model.name, flight.identity.priority).map(|seconds| seconds * 1_000);
+        seconds_cap(&case.scopes, &model.model.name, flight.identity.priority, at.wall).map(|seconds| seconds * 1_000);
     let boarded = flight.board(
         hold,
         Arc::clone(&case.scopes),
@@ -206,12 +207,12 @@ fn note_end_user(gateway: &Gateway, user: &RequestUser, scopes: &[ScopeLimits], 
         .map_err(|_| case::too_many_end_users())
 }
 
-/// The shortest limit on a request's duration, in seconds.
-fn seconds_cap(scopes: &[ScopeLimits], model: &str, priority: Priority) -> Option<u64> {
+/// The shortest limit on a request's duration that is in force at `at`, in seconds.
+fn seconds_cap(scopes: &[ScopeLimits], model: &str, priority: Priority, at: DateTime<Utc>) -> Option<u64> {
     scopes
         .iter()
         .flat_map(|scope| scope.limits.iter())
         .filter(|limit| limit.dimension == Dimension::RequestSeconds && limit.applies_to(model, priority))
-        .map(|limit| limit.value)
+        .map(|limit| limit.value_at(at))
         .min()
 }

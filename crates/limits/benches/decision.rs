@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use chrono_tz::Tz;
+use domain::budget_events::Thresholds;
 use domain::estimate::{Amounts, Estimate};
 use domain::ids::{KeyId, LimitId, RequestId, TenantId, UpstreamId};
 use domain::limits::{Dimension, Gates, Limit, Mode, Scope, Target};
@@ -47,6 +48,7 @@ fn limit(dimension: Dimension) -> Limit {
         target: Target::Node(Scope::Global),
         dimension,
         value: 1 << 50,
+        increase: None,
         window_seconds: 60,
         burst: Some(1 << 40),
         period: Period::Month,
@@ -58,6 +60,7 @@ fn limit(dimension: Dimension) -> Limit {
             upper_percent: 90,
             upper_waits: false,
         }),
+        thresholds: Thresholds::default(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use chrono::{DateTime, Duration, Utc};
 use chrono_tz::Tz;
+use domain::budget_events::Thresholds;
 use domain::estimate::{Amounts, Estimate};
 use domain::ids::{KeyId, LimitId, RequestId, TenantId, UpstreamId};
 use domain::limits::{Dimension, Gates, Limit, Mode, Scope, Target};
@@ -49,6 +50,7 @@ pub(crate) fn limit(dimension: Dimension, value: u64) -> Limit {
         target: Target::Node(Scope::Global),
         dimension,
         value,
+        increase: None,
         window_seconds: 60,
         burst: None,
         period: Period::Month,
@@ -56,6 +58,7 @@ pub(crate) fn limit(dimension: Dimension, value: u64) -> Limit {
         priority: None,
         mode: Mode::Enforce,
         gates: None,
+        thresholds: Thresholds::default(),
     }
 }
 

@@ -62,6 +62,7 @@ mod explain;
 mod fixture;
 mod hold;
 mod idempotency;
+mod in_force;
 mod limits;
 mod members;
 mod memory;

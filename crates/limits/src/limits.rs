@@ -15,6 +15,7 @@ use domain::readings::{CounterStore, Explanation, Reading};
 use crate::hold::Parts;
 use crate::idempotency::memory::MemoryClaims;
 use crate::idempotency::{Claim, Claimant, Claims, IdempotencyKey, Unclaimed};
+use crate::in_force::{InForce, scope_at, scopes_at};
 use crate::memory::Memory;
 use crate::redis::{Connection, LifeSigns, Mode, RedisSettings, RedisSettingsError, RedisStore, Shared, TimeOf};
 use crate::{Admission, BegunBudgets, BudgetBase, BudgetKey, Denial, Hold, Now, ScopeLimits, Settings, UpstreamRoom};
@@ -151,7 +152,8 @@ impl Limits {
         }
     }
 
-    /// Takes the request's estimate from every limit of every scope and of one upstream, or from none.
+    /// Takes the request's estimate from every limit of every scope and of one upstream, or from none. Limits are given as
+    /// they are configured: which increases are in force says `now.wall`, here and in all that follows.
     ///
     /// # Errors
     /// The [`Denial`] worth telling where a limit refuses. No counter has changed then.
@@ -159,9 +161,11 @@ impl Limits {
     /// # Panics
     /// When the scopes are not in the order of the tree, or a candidate is no upstream.
     pub async fn admit(&self, admission: &Admission<'_>, now: Now) -> Result<Hold, Box<Denial>> {
+        let in_force = InForce::of(admission, now.wall);
+        let in_force = in_force.admission(admission);
         match &self.store {
-            Store::Memory(memory) => Memory::admit(memory, admission, now),
-            Store::Redis(store) => store.admit(admission, now).await,
+            Store::Memory(memory) => Memory::admit(memory, &in_force, now),
+            Store::Redis(store) => store.admit(&in_force, admission, now).await,
         }
     }
 
@@ -209,9 +213,11 @@ impl Limits {
         admission: &Admission<'_>,
         now: Now,
     ) -> Result<(), Box<Denial>> {
+        let in_force = InForce::of(admission, now.wall);
+        let admission = in_force.admission(admission);
         match (&self.store, &hold.parts) {
-            (Store::Memory(memory), Parts::Memory(_)) => Memory::switch_upstream(memory, hold, admission, now),
-            (Store::Redis(store), Parts::Shared(_)) => store.switch_upstream(hold, admission, now).await,
+            (Store::Memory(memory), Parts::Memory(_)) => Memory::switch_upstream(memory, hold, &admission, now),
+            (Store::Redis(store), Parts::Shared(_)) => store.switch_upstream(hold, &admission, now).await,
             _ => Ok(()),
         }
     }
@@ -234,9 +240,10 @@ impl Limits {
     /// A later word stands instead of an earlier one where it says less, or answers a request that was sent after that was
     /// told. Dropped or failed, nothing has changed, or what was said stands.
     pub async fn correct_upstream(&self, of: &ScopeLimits, model: &str, told: &UpstreamRoom, now: Now) {
+        let of = scope_at(of, now.wall);
         match &self.store {
-            Store::Memory(memory) => memory.correct_upstream(of, model, told, now),
-            Store::Redis(store) => store.correct_upstream(of, model, told, now).await,
+            Store::Memory(memory) => memory.correct_upstream(&of, model, told, now),
+            Store::Redis(store) => store.correct_upstream(&of, model, told, now).await,
         }
     }
 
@@ -251,12 +258,13 @@ impl Limits {
         time_zone: Tz,
         now: Now,
     ) -> (CounterStore, Vec<Reading>) {
+        let scopes = scopes_at(scopes, now.wall);
         match &self.store {
             Store::Memory(memory) => {
-                let readings = memory.peek(scopes, model, priority, time_zone, now);
+                let readings = memory.peek(&scopes, model, priority, time_zone, now);
                 (CounterStore::Memory, readings)
             }
-            Store::Redis(store) => store.peek(scopes, model, priority, time_zone, now).await,
+            Store::Redis(store) => store.peek(&scopes, model, priority, time_zone, now).await,
         }
     }
 
@@ -274,9 +282,11 @@ impl Limits {
 
     /// What would happen to this request now, and which counters say so; takes nothing and creates nothing.
     pub async fn explain(&self, admission: &Admission<'_>, now: Now) -> (CounterStore, Explanation) {
+        let in_force = InForce::of(admission, now.wall);
+        let admission = in_force.admission(admission);
         match &self.store {
-            Store::Memory(memory) => (CounterStore::Memory, memory.explain(admission, now)),
-            Store::Redis(store) => store.explain(admission, now).await,
+            Store::Memory(memory) => (CounterStore::Memory, memory.explain(&admission, now)),
+            Store::Redis(store) => store.explain(&admission, now).await,
         }
     }
 

@@ -3,6 +3,7 @@
 pub mod adjustments;
 pub mod alerts;
 pub mod audit;
+pub mod budget_events;
 pub mod budgets;
 pub mod calendar;
 pub mod early_retries;

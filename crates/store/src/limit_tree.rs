@@ -44,7 +44,7 @@ pub struct LimitSum {
     pub each: Class,
     /// The slot.
     pub slot: Slot,
-    /// The sum of the values.
+    /// The sum of the values in force.
     pub sum: u64,
     /// How many there are.
     pub count: u64,
@@ -107,7 +107,7 @@ async fn above_users(snapshot: &mut Transaction) -> Result<Vec<Limit>, StoreErro
     let rows = sqlx::query_as!(
         LimitColumns,
         "select id, scope_kind, scope_id, class, dimension, value, window_seconds, burst, period, model, priority, mode,
-                gate_lower_percent, gate_upper_percent, gate_upper_waits, removed_at
+                gate_lower_percent, gate_upper_percent, gate_upper_waits, increase_value, increase_until, threshold_percents, removed_at
          from limits
          where removed_at is null
            and (scope_kind = 'global' or scope_kind = 'tenant' and class is null
@@ -139,7 +139,9 @@ async fn below_tenants(snapshot: &mut Transaction, now: DateTime<Utc>) -> Result
         SumColumns,
         "with children as (
              select keys.tenant_id, limits.scope_kind, limits.dimension, limits.window_seconds, limits.period,
-                    limits.model, limits.priority, limits.value
+                    limits.model, limits.priority,
+                    case when limits.increase_until > $1 then greatest(limits.value, limits.increase_value)
+                         else limits.value end as value
              from limits
              join keys on keys.id = case when limits.scope_kind = 'key' then limits.scope_id::uuid end
              where limits.scope_kind = 'key'
@@ -148,7 +150,8 @@ async fn below_tenants(snapshot: &mut Transaction, now: DateTime<Utc>) -> Result
                and (keys.expires_at is null or keys.expires_at > $1)
              union all
              select case when scope_kind = 'user' then split_part(scope_id, '/', 1)::uuid end, scope_kind, dimension,
-                    window_seconds, period, model, priority, value
+                    window_seconds, period, model, priority,
+                    case when increase_until > $1 then greatest(value, increase_value) else value end
              from limits
              where scope_kind = 'user' and removed_at is null
          )

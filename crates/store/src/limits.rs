@@ -1,8 +1,8 @@
 //! Limits on the nodes of the quota tree and on classes of nodes.
 
 use chrono::{DateTime, Utc};
-use domain::ids::TenantId;
-use domain::limits::{DEFAULT_WINDOW_SECONDS, Limit, Target};
+use domain::ids::{LimitId, TenantId};
+use domain::limits::{DEFAULT_WINDOW_SECONDS, Increase, Limit, Target};
 use domain::periods::Period;
 use domain::priority::Priority;
 use sqlx::PgExecutor;
@@ -52,7 +52,7 @@ impl Store {
         let rows = sqlx::query_as!(
             LimitColumns,
             "select id, scope_kind, scope_id, class, dimension, value, window_seconds, burst, period, model, priority,
-                    mode, gate_lower_percent, gate_upper_percent, gate_upper_waits, removed_at
+                    mode, gate_lower_percent, gate_upper_percent, gate_upper_waits, increase_value, increase_until, threshold_percents, removed_at
              from limits
              where removed_at is null
                and scope_kind = 'tenant'
@@ -86,9 +86,9 @@ pub async fn insert(transaction: &mut Transaction, limit: &Limit, created_at: Da
     let stored = Stored::of(limit);
     sqlx::query!(
         "insert into limits (id, scope_kind, scope_id, class, dimension, value, window_seconds, burst, period, model,
-                             priority, mode, gate_lower_percent, gate_upper_percent, gate_upper_waits, created_at,
-                             policy_version)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 0)",
+                             priority, mode, gate_lower_percent, gate_upper_percent, gate_upper_waits,
+                             threshold_percents, created_at, policy_version)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, 0)",
         limit.id.0,
         kind,
         id,
@@ -104,6 +104,7 @@ pub async fn insert(transaction: &mut Transaction, limit: &Limit, created_at: Da
         stored.gate_lower_percent,
         stored.gate_upper_percent,
         limit.gates.is_some_and(|gates| gates.upper_waits),
+        &stored.threshold_percents,
         created_at,
     )
     .execute(&mut **transaction)
@@ -117,7 +118,7 @@ pub async fn update(transaction: &mut Transaction, limit: &Limit) -> Result<(), 
     sqlx::query!(
         "update limits
          set value = $2, burst = $3, mode = $4, gate_lower_percent = $5, gate_upper_percent = $6,
-             gate_upper_waits = $7, version = version + 1
+             gate_upper_waits = $7, threshold_percents = $8, version = version + 1
          where id = $1",
         limit.id.0,
         stored.value,
@@ -126,6 +127,24 @@ pub async fn update(transaction: &mut Transaction, limit: &Limit) -> Result<(), 
         stored.gate_lower_percent,
         stored.gate_upper_percent,
         limit.gates.is_some_and(|gates| gates.upper_waits),
+        &stored.threshold_percents,
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+/// Lets a limit have a higher value for a while, or not any more.
+pub async fn set_increase(
+    transaction: &mut Transaction,
+    id: LimitId,
+    increase: Option<Increase>,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update limits set increase_value = $2, increase_until = $3, version = version + 1 where id = $1",
+        id.0,
+        increase.map(|increase| i64::try_from(increase.value).unwrap_or(i64::MAX)),
+        increase.map(|increase| increase.until),
     )
     .execute(&mut **transaction)
     .await?;
@@ -156,7 +175,7 @@ async fn rows(executor: impl PgExecutor<'_>, target: &Target) -> Result<Vec<Limi
     let rows = sqlx::query_as!(
         LimitColumns,
         "select id, scope_kind, scope_id, class, dimension, value, window_seconds, burst, period, model, priority, mode,
-                gate_lower_percent, gate_upper_percent, gate_upper_waits, removed_at
+                gate_lower_percent, gate_upper_percent, gate_upper_waits, increase_value, increase_until, threshold_percents, removed_at
          from limits
          where scope_kind = $1 and scope_id = $2 and class is not distinct from $3 and removed_at is null
          order by dimension, window_seconds, period, model nulls first, priority nulls first
@@ -205,6 +224,7 @@ struct Stored {
     period: Period,
     gate_lower_percent: Option<i16>,
     gate_upper_percent: Option<i16>,
+    threshold_percents: Vec<i16>,
 }
 
 impl Stored {
@@ -226,6 +246,7 @@ impl Stored {
             },
             gate_lower_percent: limit.gates.map(|gates| i16::from(gates.lower_percent)),
             gate_upper_percent: limit.gates.map(|gates| i16::from(gates.upper_percent)),
+            threshold_percents: limit.thresholds.percents().map(i16::from).collect(),
         }
     }
 }

@@ -58,7 +58,8 @@ pub(crate) async fn list(
         select
             limits.id, limits.scope_kind, limits.scope_id, limits.class, limits.dimension, limits.value,
             limits.window_seconds, limits.burst, limits.period, limits.model, limits.priority, limits.mode,
-            limits.gate_lower_percent, limits.gate_upper_percent, limits.gate_upper_waits, limits.removed_at,
+            limits.gate_lower_percent, limits.gate_upper_percent, limits.gate_upper_waits,
+            limits.increase_value, limits.increase_until, limits.threshold_percents, limits.removed_at,
             case limits.scope_kind
                 when 'tenant' then tenants.name
                 when 'plan' then plans.name
@@ -116,6 +117,9 @@ struct Columns {
     gate_lower_percent: Option<i16>,
     gate_upper_percent: Option<i16>,
     gate_upper_waits: bool,
+    increase_value: Option<i64>,
+    increase_until: Option<chrono::DateTime<chrono::Utc>>,
+    threshold_percents: Vec<i16>,
     removed_at: Option<chrono::DateTime<chrono::Utc>>,
     name: Option<String>,
     tenant_name: Option<String>,
@@ -139,6 +143,9 @@ impl Columns {
             gate_lower_percent: self.gate_lower_percent,
             gate_upper_percent: self.gate_upper_percent,
             gate_upper_waits: self.gate_upper_waits,
+            increase_value: self.increase_value,
+            increase_until: self.increase_until,
+            threshold_percents: self.threshold_percents,
             removed_at: self.removed_at,
         }
         .into_row()?;

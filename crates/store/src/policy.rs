@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use domain::budget_events::Thresholds;
 use domain::key_text::SecretHash;
-use domain::limits::{Gates, Limit, Mode, Scope, Target};
+use domain::limits::{Gates, Increase, Limit, Mode, Scope, Target};
 use domain::policy::{Key, KeySecret, LimitRow, Model, Plan, PolicyChanges, PriceRow, Route, Tenant, Upstream};
 use domain::prices::{Price, PriceTier, Rates};
 use uuid::Uuid;
@@ -239,7 +240,7 @@ async fn limits(snapshot: &mut Transaction, since: i64) -> Result<Vec<LimitRow>,
     let rows = sqlx::query_as!(
         LimitColumns,
         "select id, scope_kind, scope_id, class, dimension, value, window_seconds, burst, period, model, priority, mode,
-                gate_lower_percent, gate_upper_percent, gate_upper_waits, removed_at
+                gate_lower_percent, gate_upper_percent, gate_upper_waits, increase_value, increase_until, threshold_percents, removed_at
          from limits
          where policy_version > $1",
         since,
@@ -305,6 +306,9 @@ pub(crate) struct LimitColumns {
     pub(crate) gate_lower_percent: Option<i16>,
     pub(crate) gate_upper_percent: Option<i16>,
     pub(crate) gate_upper_waits: bool,
+    pub(crate) increase_value: Option<i64>,
+    pub(crate) increase_until: Option<DateTime<Utc>>,
+    pub(crate) threshold_percents: Vec<i16>,
     pub(crate) removed_at: Option<DateTime<Utc>>,
 }
 
@@ -333,6 +337,13 @@ impl LimitColumns {
                 target,
                 dimension: parse(&self.dimension, "limits.dimension")?,
                 value: count(self.value),
+                increase: self
+                    .increase_value
+                    .zip(self.increase_until)
+                    .map(|(value, until)| Increase {
+                        value: count(value),
+                        until,
+                    }),
                 window_seconds: u32::try_from(self.window_seconds).unwrap_or(1).max(1),
                 burst: self.burst.map(count),
                 period: parse(&self.period, "limits.period")?,
@@ -351,10 +362,21 @@ impl LimitColumns {
                         upper_percent: percent(upper),
                         upper_waits: self.gate_upper_waits,
                     }),
+                thresholds: thresholds(&self.threshold_percents)?,
             },
             removed_at: self.removed_at,
         })
     }
+}
+
+fn thresholds(percents: &[i16]) -> Result<Thresholds, StoreError> {
+    let percents: Result<Vec<u8>, _> = percents.iter().map(|percent| u8::try_from(*percent)).collect();
+    percents
+        .ok()
+        .and_then(|percents| Thresholds::new(&percents).ok())
+        .ok_or(StoreError::Value {
+            column: "limits.threshold_percents",
+        })
 }
 
 /// Parses a stored word.

@@ -12,6 +12,7 @@ use control::prices::PriceDraft;
 use control::tenants::TenantDraft;
 use control::upstreams::{CredentialChange, UpstreamDraft};
 use control::{Actor, Control};
+use domain::budget_events::Thresholds;
 use domain::ids::{TenantId, UpstreamId};
 use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Mode, Target};
 use domain::periods::Period;
@@ -473,6 +474,7 @@ pub fn limit(dimension: Dimension, value: u64) -> LimitDraft {
         priority: None,
         mode: Mode::Enforce,
         gates: None,
+        thresholds: Thresholds::default(),
     }
 }
 

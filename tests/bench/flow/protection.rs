@@ -4,6 +4,7 @@ use chrono::Utc;
 use clap::ValueEnum;
 use control::limits::{LimitDraft, NodeLimits};
 use control::{Actor, Control};
+use domain::budget_events::Thresholds;
 use domain::ids::{TenantId, UpstreamId};
 use domain::limits::{Class, Dimension, Gates, Mode, Scope, Target};
 use domain::periods::Period;
@@ -149,6 +150,7 @@ fn requests(value: u64, window_seconds: u32) -> LimitDraft {
         priority: None,
         mode: Mode::Enforce,
         gates: None,
+        thresholds: Thresholds::default(),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format;
 use crate::page::{self, Page};
+use crate::pages::budget_events;
 use crate::shell;
 use crate::table::{self, Tone, badge, figures, words};
 use crate::visit::{Visit, address};
@@ -32,6 +33,10 @@ pub fn view() -> AnyView {
         let has_webhook = control.webhook(&visitor.actor).await?.is_some();
         let given_up = control.given_up_deliveries(&visitor.actor, visit.now()).await?;
         let is_first_page = wanted.before.is_none();
+        let budgets = match (is_first_page, wanted.kind) {
+            (true, None) => budget_events::latest(&visit, visitor, None).await?,
+            _ => ().into_any(),
+        };
         let webhook = if has_webhook {
             "Webhook"
         } else {
@@ -47,6 +52,7 @@ pub fn view() -> AnyView {
             {undelivered(given_up)}
             {filters(&wanted)}
             {is_first_page.then(|| open_ones(&open, &wanted, &visit))}
+            {budgets}
             {past_ones(&past, is_first_page, &visit)}
             {older.map(|href| view! { <nav class="pager" aria-label="Pages"><a class="button" href=href rel="next">"Older alerts"</a></nav> })}
         };

@@ -1,6 +1,7 @@
 //! The limits of a node or class: the plain ones in one form, all of them in a table, and proposals for those that are
 //! missing.
 
+pub mod increase;
 pub mod one;
 mod proposals;
 mod subject;
@@ -24,7 +25,7 @@ use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, figures, words as texts};
 use crate::visit::{Visit, Visitor, address};
 
-pub use words::{dimension_name, per, slot_name, value_text};
+pub use words::{dimension_name, increase_note, per, reached, slot_name, used, used_of, value_in_force, value_text};
 
 use subject::{Subject, subject};
 
@@ -248,7 +249,7 @@ fn every(visit: &Visit, visitor: &Visitor, target: &Target, view: &NodeLimitsVie
     let rows = view
         .limits
         .iter()
-        .map(|limit| row(limit, operator.then_some(view.version), target, &visit.format))
+        .map(|limit| row(limit, operator.then_some(view.version), target, visit))
         .collect();
     view! {
         <section class="card">
@@ -272,7 +273,8 @@ fn every(visit: &Visit, visitor: &Visitor, target: &Target, view: &NodeLimitsVie
     .into_any()
 }
 
-fn row(limit: &Limit, version: Option<i64>, target: &Target, format: &Format) -> AnyView {
+fn row(limit: &Limit, version: Option<i64>, target: &Target, visit: &Visit) -> AnyView {
+    let format = &visit.format;
     let burst = limit.burst.map(|burst| {
         let burst = value_text(limit.dimension, burst, format);
         view! { " " <small>{format!("burst {burst}")}</small> }
@@ -284,7 +286,7 @@ fn row(limit: &Limit, version: Option<i64>, target: &Target, format: &Format) ->
     view! {
         <tr>
             <th scope="row">{dimension_name(limit.dimension)}</th>
-            <td class="number">{value_text(limit.dimension, limit.value, format)}</td>
+            <td class="number">{value_in_force(limit, visit.now(), format)}</td>
             <td>{per(&limit.slot())} {burst}</td>
             <td>{limit.model.as_ref().map_or("all".to_owned(), |model| model.to_string())}</td>
             <td>{limit.priority.map_or("all", Priority::as_str)}</td>

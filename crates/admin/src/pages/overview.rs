@@ -1,10 +1,12 @@
 //! The first page: this month so far against its budgets. Members see their own use.
 
+use chrono::{DateTime, Utc};
+use control::limits::is_plain;
 use control::lookback::Lookback;
 use control::reports::{OverviewView, ReportFilter, ReportRow};
 use control::tenants::TenantSummary;
 use domain::key_text::masked;
-use domain::limits::Scope;
+use domain::limits::{Dimension, Limit, Scope};
 use domain::money::Nanos;
 use domain::reports::{Completeness, MonthState, Totals};
 use leptos::prelude::*;
@@ -13,9 +15,9 @@ use crate::chart;
 use crate::error::PageError;
 use crate::format::{self, Format};
 use crate::page::{self, Page};
-use crate::pages::early_retries;
+use crate::pages::{budget_events, early_retries, limits};
 use crate::shell;
-use crate::table::{self, figures, meter, words};
+use crate::table::{self, figures, words};
 use crate::visit::{Visit, Visitor, address};
 
 /// Tenants whose budgets are shown.
@@ -39,8 +41,9 @@ pub fn view() -> AnyView {
         let content = view! {
             {shell::page_head(title, lead, actions(visitor))}
             {budget_warning(&visit, &view)}
-            {stats(&view, format)}
+            {stats(&view, visit.now(), format)}
             {spend_chart(&view, format)}
+            {own_budget_events(&visit, visitor).await?}
             {budgets(&visit, visitor).await?}
             <div class="columns">
                 {top_models(&view, format)}
@@ -64,10 +67,8 @@ fn actions(visitor: &Visitor) -> AnyView {
 
 fn budget_warning(visit: &Visit, view: &OverviewView) -> AnyView {
     let spent = view.overview.totals.charged();
-    let percent = view
-        .limits
-        .monthly_cost
-        .and_then(|budget| format::percent(spent.0, budget.0));
+    let percent = budget_of(view, Dimension::BudgetCost)
+        .and_then(|budget| format::percent(spent.0, i64::try_from(budget.value_at(visit.now())).unwrap_or(i64::MAX)));
     match percent {
         Some(percent @ 100..) => view! {
             <p class="notice notice-bad" role="status">
@@ -89,17 +90,19 @@ fn end_of(visit: &Visit, view: &OverviewView) -> String {
     visit.format.minute(view.month.span(view.zone).end)
 }
 
-fn stats(view: &OverviewView, format: &Format) -> AnyView {
+/// The month's plain budget of what the page is about.
+fn budget_of(view: &OverviewView, dimension: Dimension) -> Option<&Limit> {
+    view.limits.iter().find(|limit| is_plain(limit, dimension))
+}
+
+fn stats(view: &OverviewView, at: DateTime<Utc>, format: &Format) -> AnyView {
     let totals = &view.overview.totals;
     let spent = totals.charged();
-    let cost_budget = view.limits.monthly_cost.and_then(|budget| {
-        let percent = format::percent(spent.0, budget.0)?;
-        Some(view! { {meter(percent, "Budget")} <small>{format!("{percent} % of {}", format.money(budget))}</small> })
-    });
-    let token_budget = view.limits.monthly_tokens.and_then(|budget| {
-        let percent = format::percent(totals.charged_tokens(), i64::try_from(budget).unwrap_or(i64::MAX))?;
-        Some(view! { {meter(percent, "Token budget")} <small>{format!("{percent} % of {}", format::count(budget))}</small> })
-    });
+    let used = |dimension, spent: i64, label: &'static str| {
+        budget_of(view, dimension).map(|budget| limits::used_of(budget, spent, label, at, format))
+    };
+    let cost_budget = used(Dimension::BudgetCost, spent.0, "Budget");
+    let token_budget = used(Dimension::BudgetTokens, totals.charged_tokens(), "Token budget");
     let failed = (totals.failed_requests > 0)
         .then(|| view! { <small>{format!("{} failed", format::count(totals.failed_requests))}</small> });
     let tokens = format!(
@@ -206,7 +209,10 @@ async fn budgets(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError>
         table::table(
             "The tenants that have spent most this month.",
             &[words("Tenant"), figures("Spent"), figures("Budget"), words("Used")],
-            tenants.iter().map(|tenant| tenant_row(tenant, &visit.format)).collect(),
+            tenants
+                .iter()
+                .map(|tenant| tenant_row(tenant, visit.now(), &visit.format))
+                .collect(),
         )
     };
     Ok(view! {
@@ -219,6 +225,14 @@ async fn budgets(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError>
         </section>
     }
     .into_any())
+}
+
+/// What the budgets of a tenant or a member have told; those who see everything have a page for it.
+async fn own_budget_events(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError> {
+    if visitor.sees_everything() {
+        return Ok(().into_any());
+    }
+    budget_events::latest(visit, visitor, None).await
 }
 
 /// Where an empty installation begins.
@@ -236,18 +250,20 @@ fn first_step(visitor: &Visitor) -> AnyView {
     .into_any()
 }
 
-fn tenant_row(tenant: &TenantSummary, format: &Format) -> AnyView {
+fn tenant_row(tenant: &TenantSummary, at: DateTime<Utc>, format: &Format) -> AnyView {
     let href = format!("/tenants/{}", tenant.row.tenant.id);
     let name = tenant.row.tenant.name.clone();
-    let used = tenant
-        .monthly_cost
-        .and_then(|budget| format::percent(tenant.spent.cost.0, budget.0))
-        .map(|percent| view! { {format!("{percent} %")} {meter(percent, &name)} });
+    let budget = tenant.cost_budget.as_ref();
+    let used = budget.map(|budget| limits::used(budget, tenant.spent.cost.0, &name, at));
+    let budget = match budget {
+        Some(budget) => limits::value_in_force(budget, at, format),
+        None => "none".into_any(),
+    };
     view! {
         <tr>
             <th scope="row"><a href=href>{name.clone()}</a></th>
             <td class="number">{format.money(tenant.spent.cost)}</td>
-            <td class="number">{tenant.monthly_cost.map_or("none".to_owned(), |budget| format.money(budget))}</td>
+            <td class="number">{budget}</td>
             <td>{used}</td>
         </tr>
     }

@@ -1,5 +1,6 @@
 //! Plans: the list, a new one, and one with its limits and the tenants on it.
 
+use chrono::{DateTime, Utc};
 use control::ControlError;
 use control::fields::Fields;
 use control::plans::{PLAN_TENANTS_MAX, PlanDraft, PlanView};
@@ -121,7 +122,7 @@ pub fn edit() -> AnyView {
         let content = view! {
             {shell::page_head(name.clone(), "What tenants on this plan have where they set nothing themselves.", ().into_any())}
             <section class="card">{body}</section>
-            {class_limits(&plan, visitor.is_operator(), &visit.format)}
+            {class_limits(&plan, visitor.is_operator(), visit.now(), &visit.format)}
             {tenants(&plan)}
             {visitor.is_operator().then(|| removal(&plan.row))}
         };
@@ -172,7 +173,7 @@ fn fields(form: &Filled<PlanForm>, exists: bool) -> AnyView {
     .into_any()
 }
 
-fn class_limits(plan: &PlanView, is_operator: bool, format: &Format) -> AnyView {
+fn class_limits(plan: &PlanView, is_operator: bool, at: DateTime<Utc>, format: &Format) -> AnyView {
     let id = plan.row.plan.id;
     let rows = plan
         .limits
@@ -184,7 +185,7 @@ fn class_limits(plan: &PlanView, is_operator: bool, format: &Format) -> AnyView 
             view! {
                 <tr>
                     <th scope="row">{each(*class)}</th>
-                    <td>{listed(limits, format)}</td>
+                    <td>{listed(limits, at, format)}</td>
                     <td class="row-actions">
                         <a class="button" href=href aria-label=label>{link}</a>
                     </td>
@@ -216,15 +217,15 @@ fn each(class: Class) -> &'static str {
     }
 }
 
-fn listed(limits: &[Limit], format: &Format) -> AnyView {
+fn listed(limits: &[Limit], at: DateTime<Utc>, format: &Format) -> AnyView {
     if limits.is_empty() {
         return view! { <span class="quiet">"none"</span> }.into_any();
     }
     let lines = limits
         .iter()
         .map(|limit| {
-            let value = limits::value_text(limit.dimension, limit.value, format);
-            view! { <li>{format!("{}: {value}", limits::slot_name(&limit.slot()))}</li> }
+            let value = limits::value_in_force(limit, at, format);
+            view! { <li>{format!("{}: ", limits::slot_name(&limit.slot()))} {value}</li> }
         })
         .collect_view();
     view! { <ul class="plain-list">{lines}</ul> }.into_any()

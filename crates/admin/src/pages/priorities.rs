@@ -1,5 +1,6 @@
 //! Who runs at which priority, how often gates refused whom, and where the gates are.
 
+use chrono::{DateTime, Utc};
 use control::lookback::Lookback;
 use control::priorities::{NAMED_LIMITS_MAX, NamedLimit, Priorities, TRAFFIC_ROWS_MAX, TrafficRow};
 use control::rows::PRIORITY_CEILING_DEFAULT;
@@ -49,7 +50,7 @@ pub fn view() -> AnyView {
             {stats(&found.sums.all)}
             {traffic(&found, visitor, lookback, &visit.format)}
             {lookbacks::covered(found.span, found.sums.completeness.complete_until, &visit.format)}
-            {gates(&found, visitor, &visit.format)}
+            {gates(&found, visitor, visit.now(), &visit.format)}
             {early_retries::card(&early, visitor)}
             {explanation()}
         };
@@ -304,7 +305,7 @@ fn cost_share(part: i64, whole: i64) -> String {
     format::share(part.max(0).unsigned_abs(), whole.max(0).unsigned_abs())
 }
 
-fn gates(found: &Priorities, visitor: &Visitor, format: &Format) -> AnyView {
+fn gates(found: &Priorities, visitor: &Visitor, at: DateTime<Utc>, format: &Format) -> AnyView {
     let body = if found.gated_limits.is_empty() {
         let text = if visitor.sees_everything() {
             "No limit has gates, so every priority may use the full capacity and only the queue's order tells them apart. \
@@ -329,7 +330,11 @@ fn gates(found: &Priorities, visitor: &Visitor, format: &Format) -> AnyView {
                 words("Above the upper gate"),
                 words("Mode"),
             ],
-            found.gated_limits.iter().map(|named| gate_row(named, format)).collect(),
+            found
+                .gated_limits
+                .iter()
+                .map(|named| gate_row(named, at, format))
+                .collect(),
         )
     };
     let cut = (found.gated_limits.len() as i64 >= NAMED_LIMITS_MAX).then(|| {
@@ -346,7 +351,7 @@ fn gates(found: &Priorities, visitor: &Visitor, format: &Format) -> AnyView {
     .into_any()
 }
 
-fn gate_row(named: &NamedLimit, format: &Format) -> AnyView {
+fn gate_row(named: &NamedLimit, at: DateTime<Utc>, format: &Format) -> AnyView {
     let limit = &named.limit;
     let (lower, upper, above) = limit.gates.map_or((String::new(), String::new(), ""), |gates| {
         let above = if gates.upper_waits {
@@ -368,7 +373,7 @@ fn gate_row(named: &NamedLimit, format: &Format) -> AnyView {
         <tr>
             <th scope="row"><a href=limits::address_of(&limit.target)>{limit_names::place_of(named)}</a></th>
             <td>{limits::slot_name(&limit.slot())}</td>
-            <td class="number">{limits::value_text(limit.dimension, limit.value, format)}</td>
+            <td class="number">{limits::value_in_force(limit, at, format)}</td>
             <td class="number">{lower}</td>
             <td class="number">{upper}</td>
             <td>{above}</td>

@@ -14,7 +14,7 @@ use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page};
 use crate::pages::explain;
-use crate::pages::limits::{address_of, slot_name, value_text};
+use crate::pages::limits::{address_of, slot_name, value_in_force, value_text};
 use crate::reading::{counted_by, gauge};
 use crate::shell;
 use crate::table::{self, figures, words};
@@ -356,7 +356,7 @@ impl Shown<'_> {
             <tr>
                 <th scope="row"><a href=href>{format::words(class.as_str())}</a></th>
                 <td>{slot_name(&limit.slot())}</td>
-                <td class="number">{value_text(limit.dimension, limit.value, self.format)}</td>
+                <td class="number">{value_in_force(limit, self.tree.at, self.format)}</td>
                 <td>{from}</td>
             </tr>
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, Utc};
 use control::lookback::Lookback;
 use control::priorities::NamedLimit;
 use control::rehearsals::{REHEARSED_KEYS_MAX, RehearsalView, RehearsedKey, RehearsedLimit};
@@ -49,7 +50,7 @@ pub fn view() -> AnyView {
                 {what_is_rehearsed(&found)}
                 {stats(&found)}
                 {levels(&found)}
-                {by_limit(&found, lookback, &visit.format)}
+                {by_limit(&found, lookback, visit.now(), &visit.format)}
                 {by_key(&found, limit, lookback)}
                 {lookbacks::covered(found.span, found.rehearsal.completeness.complete_until, &visit.format)}
             }
@@ -162,7 +163,7 @@ fn levels(found: &RehearsalView) -> AnyView {
     .into_any()
 }
 
-fn by_limit(found: &RehearsalView, lookback: Lookback, format: &Format) -> AnyView {
+fn by_limit(found: &RehearsalView, lookback: Lookback, at: DateTime<Utc>, format: &Format) -> AnyView {
     let rehearsal = &found.rehearsal;
     let body = if rehearsal.limits.is_empty() {
         table::empty("No limit would have refused anything in this time.", ().into_any())
@@ -182,7 +183,7 @@ fn by_limit(found: &RehearsalView, lookback: Lookback, format: &Format) -> AnyVi
             rehearsal
                 .limits
                 .iter()
-                .map(|limit| limit_row(limit, found, lookback, format))
+                .map(|limit| limit_row(limit, found, lookback, at, format))
                 .collect(),
         )
     };
@@ -199,7 +200,13 @@ fn by_limit(found: &RehearsalView, lookback: Lookback, format: &Format) -> AnyVi
     .into_any()
 }
 
-fn limit_row(limit: &RehearsedLimit, found: &RehearsalView, lookback: Lookback, format: &Format) -> AnyView {
+fn limit_row(
+    limit: &RehearsedLimit,
+    found: &RehearsalView,
+    lookback: Lookback,
+    at: DateTime<Utc>,
+    format: &Format,
+) -> AnyView {
     let id = limit.id.to_string();
     let requests = found.rehearsal.requests;
     let (place, slot, value, mode) = match &limit.limit {
@@ -214,7 +221,7 @@ fn limit_row(limit: &RehearsedLimit, found: &RehearsalView, lookback: Lookback, 
             (
                 view! { <a href=href>{place}</a> }.into_any(),
                 limits::slot_name(&named.limit.slot()),
-                value(named, found.percent, format),
+                value(named, found.percent, at, format),
                 mode,
             )
         }
@@ -245,18 +252,18 @@ fn limit_row(limit: &RehearsedLimit, found: &RehearsalView, lookback: Lookback, 
 }
 
 /// The limit's value, and what it is rehearsed at where that is a share of it.
-fn value(named: &NamedLimit, percent: Option<u8>, format: &Format) -> AnyView {
+fn value(named: &NamedLimit, percent: Option<u8>, at: DateTime<Utc>, format: &Format) -> AnyView {
     let limit = &named.limit;
     let text = |value| limits::value_text(limit.dimension, value, format);
     let share = percent
         .filter(|_| limit.mode == Mode::Enforce && !named.is_removed)
         .map(|percent| {
             // Rounded up, as admission does: what admits something still does.
-            let share = (u128::from(limit.value) * u128::from(percent)).div_ceil(100);
+            let share = (u128::from(limit.value_at(at)) * u128::from(percent)).div_ceil(100);
             let share = text(u64::try_from(share).unwrap_or(u64::MAX));
             view! { " " <div><small>{format!("rehearsed at {share}")}</small></div> }
         });
-    view! { {text(limit.value)} {share} }.into_any()
+    view! { {limits::value_in_force(limit, at, format)} {share} }.into_any()
 }
 
 /// One code in words, several with their counts.

@@ -1,13 +1,14 @@
 //! Tenants: the list, a new one, and one with its budgets and limits.
 
+use chrono::{DateTime, Utc};
 use control::ControlError;
 use control::fields::Fields;
-use control::limits::NodeLimitsText;
+use control::limits::{NodeLimitsText, is_plain};
 use control::plans::LimitSources;
 use control::rows::{PlanRow, Spent};
 use control::tenants::{TenantDraft, TenantSummary, TenantVersions, TenantView};
 use domain::ids::TenantId;
-use domain::limits::{Class, Limit, Mode, Scope, Target};
+use domain::limits::{Class, Dimension, Limit, Mode, Scope, Target};
 use domain::policy::Tenant;
 use domain::priority::Priority;
 use leptos::prelude::*;
@@ -18,10 +19,10 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page, id_of_path};
-use crate::pages::limits;
+use crate::pages::{budget_events, limits};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
-use crate::table::{self, Tone, badge, facts, figures, meter, words};
+use crate::table::{self, Tone, badge, facts, figures, words};
 use crate::visit::{Visit, Visitor};
 
 /// Every tenant with what it has spent this month.
@@ -53,7 +54,10 @@ pub fn list() -> AnyView {
                     words("Used"),
                     figures("Tokens"),
                 ],
-                tenants.iter().map(|tenant| row(tenant, &visit.format)).collect(),
+                tenants
+                    .iter()
+                    .map(|tenant| row(tenant, visit.now(), &visit.format))
+                    .collect(),
             )
         };
         let content = view! {
@@ -64,16 +68,15 @@ pub fn list() -> AnyView {
     })
 }
 
-fn row(summary: &TenantSummary, format: &Format) -> AnyView {
+fn row(summary: &TenantSummary, at: DateTime<Utc>, format: &Format) -> AnyView {
     let tenant = &summary.row.tenant;
     let href = format!("/tenants/{}", tenant.id);
-    let budget = summary
-        .monthly_cost
-        .map_or("none".to_owned(), |budget| format.money(budget));
-    let used = summary
-        .monthly_cost
-        .and_then(|budget| format::percent(summary.spent.cost.0, budget.0))
-        .map(|percent| view! { {format!("{percent} %")} {meter(percent, &tenant.name)} });
+    let budget = summary.cost_budget.as_ref();
+    let used = budget.map(|budget| limits::used(budget, summary.spent.cost.0, &tenant.name, at));
+    let budget = match budget {
+        Some(budget) => limits::value_in_force(budget, at, format),
+        None => "none".into_any(),
+    };
     view! {
         <tr>
             <th scope="row">
@@ -134,7 +137,8 @@ pub fn edit() -> AnyView {
         let name = tenant.row.tenant.name.clone();
         let content = view! {
             {shell::page_head(name.clone(), "", links(id, visitor))}
-            {spent(&tenant, &visit.format)}
+            {spent(&tenant, visit.now(), &visit.format)}
+            {budget_events::latest(&visit, visitor, Some(id)).await?}
             {editor(&visit, visitor, &tenant).await?}
             {sources(&visit, visitor, &tenant).await?}
             {visitor.is_operator().then(|| suspension(&tenant))}
@@ -165,7 +169,7 @@ async fn sources(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Resul
     let plan = tenant.row.plan_name.as_deref().unwrap_or("the plan");
     let rows: Vec<AnyView> = sources
         .iter()
-        .flat_map(|source| source_rows(source, plan, &visit.format))
+        .flat_map(|source| source_rows(source, plan, visit))
         .collect();
     let pages = sources
         .iter()
@@ -211,21 +215,22 @@ async fn sources(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Resul
     .into_any())
 }
 
-fn source_rows(source: &LimitSources, plan: &str, format: &Format) -> Vec<AnyView> {
+fn source_rows(source: &LimitSources, plan: &str, visit: &Visit) -> Vec<AnyView> {
+    let (at, format) = (visit.now(), &visit.format);
     let class = match source.class {
         Class::Tenant => "the tenant",
         Class::User => "each user",
         Class::EndUser => "each end user",
         Class::Key => "each key",
     };
-    let value = |limit: &Limit| limits::value_text(limit.dimension, limit.value, format);
+    let value = |limit: &Limit| limits::value_text(limit.dimension, limit.value_at(at), format);
     let row = |limit: &Limit, from: String| {
         let rehearsed = (limit.mode == Mode::Rehearse).then(|| view! { " " {badge("rehearsed", Tone::Warning)} });
         view! {
             <tr>
                 <td>{class}</td>
                 <th scope="row">{limits::slot_name(&limit.slot())} {rehearsed}</th>
-                <td class="number">{value(limit)}</td>
+                <td class="number">{limits::value_in_force(limit, at, format)}</td>
                 <td>{from}</td>
             </tr>
         }
@@ -249,17 +254,15 @@ fn target_of(id: TenantId, class: Class) -> Target {
     }
 }
 
-fn spent(tenant: &TenantView, format: &Format) -> AnyView {
+fn spent(tenant: &TenantView, at: DateTime<Utc>, format: &Format) -> AnyView {
     let Spent { cost, tokens } = tenant.spent;
-    let plain = &tenant.limits.plain;
-    let cost_budget = plain.monthly_cost.and_then(|budget| {
-        let percent = format::percent(cost.0, budget.0)?;
-        Some(view! { {meter(percent, "Budget")} <small>{format!("{percent} % of {}", format.money(budget))}</small> })
-    });
-    let token_budget = plain.monthly_tokens.and_then(|budget| {
-        let percent = format::percent(tokens, i64::try_from(budget).unwrap_or(i64::MAX))?;
-        Some(view! { {meter(percent, "Token budget")} <small>{format!("{percent} % of {}", format::count(budget))}</small> })
-    });
+    let budget = |dimension, spent: i64, label: &'static str| {
+        let mut budgets = tenant.limits.limits.iter();
+        let budget = budgets.find(|limit| is_plain(limit, dimension))?;
+        Some(limits::used_of(budget, spent, label, at, format))
+    };
+    let cost_budget = budget(Dimension::BudgetCost, cost.0, "Budget");
+    let token_budget = budget(Dimension::BudgetTokens, tokens, "Token budget");
     view! {
         <dl class="stats">
             <div class="stat">

@@ -1,6 +1,7 @@
 //! What a limit says in words: how full, until when, and that a budget may not be known yet.
 
 use chrono::{DateTime, Utc};
+use domain::budget_events::Thresholds;
 use domain::ids::{LimitId, TenantId};
 use domain::limits::{Class, Dimension, Gates, Limit, Mode, Scope, Target};
 use domain::periods::Period;
@@ -19,6 +20,7 @@ fn live(dimension: Dimension, value: u64) -> LiveLimit {
         target: Target::Node(Scope::Global),
         dimension,
         value,
+        increase: None,
         window_seconds: 60,
         burst: None,
         period: Period::Month,
@@ -26,6 +28,7 @@ fn live(dimension: Dimension, value: u64) -> LiveLimit {
         priority: None,
         mode: Mode::Enforce,
         gates: None,
+        thresholds: Thresholds::default(),
     };
     let slot = limit.slot();
     LiveLimit {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use domain::budget_events::{THRESHOLDS_MAX, Thresholds};
 use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Gates, Limit, Mode};
 use domain::money::Nanos;
 use domain::periods::Period;
@@ -39,6 +40,8 @@ pub struct LimitDraft {
     pub mode: Mode,
     /// Priority gates.
     pub gates: Option<Gates>,
+    /// Budgets: what they tell of.
+    pub thresholds: Thresholds,
 }
 
 /// The same as a form's texts. A blank burst is the default; blank gates are none; a blank model or priority is all.
@@ -67,6 +70,8 @@ pub struct LimitText {
     pub gate_upper_percent: String,
     /// `wait`, or blank to refuse.
     pub gate_upper: String,
+    /// Budgets: percentages with commas between them; blank for none.
+    pub thresholds: String,
 }
 
 /// The word for an upper gate that lets wait.
@@ -121,7 +126,31 @@ impl LimitText {
             priority: fields.word("priority", &self.priority),
             mode,
             gates: self.gates(fields),
+            thresholds: match dimension.is_budget() {
+                true => self.thresholds(fields),
+                false => Thresholds::default(),
+            },
         }
+    }
+
+    fn thresholds(&self, fields: &mut Fields) -> Thresholds {
+        let is_between = |character: char| character.is_whitespace() || matches!(character, ',' | ';' | '%');
+        let percents: Result<Vec<u8>, _> = self
+            .thresholds
+            .split(is_between)
+            .filter(|percent| !percent.is_empty())
+            .map(str::parse)
+            .collect();
+        let read = percents.ok().and_then(|percents| Thresholds::new(&percents).ok());
+        if read.is_none() {
+            fields.refuse(
+                "thresholds",
+                format!(
+                    "write at most {THRESHOLDS_MAX} different percentages from 1 to 100, such as 50, 80, 100; or none"
+                ),
+            );
+        }
+        read.unwrap_or(Thresholds::NONE)
     }
 
     fn gates(&self, fields: &mut Fields) -> Option<Gates> {
@@ -168,6 +197,7 @@ impl From<&Limit> for LimitText {
                 ""
             }
             .to_owned(),
+            thresholds: limit.thresholds.to_string(),
         }
     }
 }

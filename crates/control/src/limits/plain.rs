@@ -1,5 +1,6 @@
 //! The plain limits of a node: one field per dimension, per minute or calendar month, for all models and priorities.
 
+use domain::budget_events::Thresholds;
 use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Limit, Mode};
 use domain::money::Nanos;
 use domain::periods::Period;
@@ -172,6 +173,7 @@ pub(super) fn plain(dimension: Dimension, value: u64) -> LimitDraft {
         priority: None,
         mode: Mode::Enforce,
         gates: None,
+        thresholds: Thresholds::default(),
     }
 }
 

@@ -18,6 +18,7 @@ fn limit(draft: &LimitDraft) -> Limit {
         target: Target::Node(Scope::Tenant(TenantId(Uuid::nil()))),
         dimension: draft.dimension,
         value: draft.value,
+        increase: None,
         window_seconds: draft.window_seconds,
         burst: draft.burst,
         period: draft.period,
@@ -25,6 +26,7 @@ fn limit(draft: &LimitDraft) -> Limit {
         priority: draft.priority,
         mode: draft.mode,
         gates: draft.gates,
+        thresholds: draft.thresholds,
     }
 }
 

@@ -1,7 +1,9 @@
 //! Children add up slot by slot; what cannot be added up is left out.
 
+use chrono::Duration;
+use domain::budget_events::Thresholds;
 use domain::ids::LimitId;
-use domain::limits::{Dimension, Mode, Target};
+use domain::limits::{Dimension, Increase, Mode, Target};
 use domain::periods::Period;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -14,6 +16,7 @@ fn limit(dimension: Dimension, value: u64) -> Limit {
         target: Target::Node(Scope::Global),
         dimension,
         value,
+        increase: None,
         window_seconds: 60,
         burst: None,
         period: Period::Month,
@@ -21,19 +24,24 @@ fn limit(dimension: Dimension, value: u64) -> Limit {
         priority: None,
         mode: Mode::Enforce,
         gates: None,
+        thresholds: Thresholds::default(),
     }
+}
+
+fn noon() -> DateTime<Utc> {
+    "2026-11-29T12:00:00Z".parse().expect("an instant")
 }
 
 fn children(limits: &[&[Limit]]) -> Allowances {
     let mut allowances = Allowances::default();
     for limits in limits {
-        allowances.add_child(limits);
+        allowances.add_child(limits, noon());
     }
     allowances
 }
 
 fn found(parent: &[Limit], limits: &[&[Limit]]) -> Vec<(Dimension, u64, u64, u64)> {
-    oversubscribed(&Scope::Global, parent, Class::Tenant, &children(limits))
+    oversubscribed(&Scope::Global, parent, Class::Tenant, &children(limits), noon())
         .into_iter()
         .map(|one| (one.slot.dimension, one.children_sum, one.children_count, one.excess()))
         .collect()
@@ -50,6 +58,28 @@ fn children_above_their_parent_are_named_with_sum_and_number() {
         [],
         "a parent without a limit has room for all"
     );
+}
+
+#[test]
+fn what_counts_is_the_value_in_force() {
+    let raised = Limit {
+        increase: Some(Increase {
+            value: 90,
+            until: noon() + Duration::seconds(1),
+        }),
+        ..limit(Dimension::BudgetCost, 40)
+    };
+    let parent = [limit(Dimension::BudgetCost, 100)];
+    let one = [raised];
+    assert_eq!(found(&parent, &[&one, &one]), [(Dimension::BudgetCost, 180, 2, 80)]);
+    let raised_parent = [Limit {
+        increase: Some(Increase {
+            value: 200,
+            until: noon() + Duration::seconds(1),
+        }),
+        ..parent[0].clone()
+    }];
+    assert_eq!(found(&raised_parent, &[&one, &one]), []);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Which limits are the tightest, and that a page stays bounded.
 
+use domain::budget_events::Thresholds;
 use domain::ids::LimitId;
 use domain::limits::{Dimension, Limit, Mode, Scope, Target};
 use domain::periods::Period;
@@ -30,6 +31,7 @@ fn live(value: u64, utilisation_percent: f64) -> LiveLimit {
             target: Target::Node(Scope::Global),
             dimension: Dimension::Requests,
             value,
+            increase: None,
             window_seconds: 60,
             burst: None,
             period: Period::Month,
@@ -37,6 +39,7 @@ fn live(value: u64, utilisation_percent: f64) -> LiveLimit {
             priority: None,
             mode: Mode::Enforce,
             gates: None,
+            thresholds: Thresholds::default(),
         },
         reading: LimitReading {
             scope: Scope::Global,

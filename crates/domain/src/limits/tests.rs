@@ -1,8 +1,11 @@
 //! Scopes read back, and narrower limits replace wider ones slot by slot.
 
+use chrono::{DateTime, Duration, Utc};
+use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::{Class, DEFAULT_WINDOW_SECONDS, Dimension, Limit, Mode, Scope, Target, effective};
+use super::{Class, DEFAULT_WINDOW_SECONDS, Dimension, Increase, Limit, Mode, Scope, Target, effective};
+use crate::budget_events::Thresholds;
 use crate::ids::{KeyId, LimitId, TenantId, UpstreamId};
 use crate::periods::Period;
 
@@ -12,6 +15,7 @@ fn limit(dimension: Dimension, value: u64) -> Limit {
         target: Target::OfTenant(TenantId(Uuid::nil()), Class::User),
         dimension,
         value,
+        increase: None,
         window_seconds: DEFAULT_WINDOW_SECONDS,
         burst: None,
         period: Period::Month,
@@ -19,6 +23,7 @@ fn limit(dimension: Dimension, value: u64) -> Limit {
         priority: None,
         mode: Mode::Enforce,
         gates: None,
+        thresholds: Thresholds::default(),
     }
 }
 
@@ -63,4 +68,40 @@ fn the_default_burst_is_five_seconds_of_refill() {
     assert_eq!(limit(Dimension::TotalTokens, 120_000).burst_tokens(), 10_000);
     assert_eq!(limit(Dimension::TotalTokens, 6).burst_tokens(), 1);
     assert_eq!(limit(Dimension::TotalTokens, 0).burst_tokens(), 0);
+}
+
+fn at(text: &str) -> DateTime<Utc> {
+    text.parse().expect("an instant")
+}
+
+#[test]
+fn an_increase_that_is_not_above_the_value_is_none() {
+    let until = at("2026-12-16T00:00:00Z");
+    let raised = Limit {
+        increase: Some(Increase { value: 300, until }),
+        ..limit(Dimension::BudgetCost, 400)
+    };
+    assert_eq!(raised.increase_at(at("2026-12-01T00:00:00Z")), None);
+    assert_eq!(raised.value_at(at("2026-12-01T00:00:00Z")), 400);
+}
+
+proptest! {
+    #[test]
+    fn an_increase_is_in_force_strictly_before_its_end_and_never_lowers(
+        value in any::<u64>(),
+        increased in any::<u64>(),
+        end in 0_i64..4_000_000_000,
+        offset in -1_000_000_i64..1_000_000,
+    ) {
+        let until = DateTime::from_timestamp(end, 0).expect("an instant");
+        let now = until + Duration::microseconds(offset);
+        let limit = Limit {
+            increase: Some(Increase { value: increased, until }),
+            ..limit(Dimension::BudgetCost, value)
+        };
+        let expected = if offset < 0 { value.max(increased) } else { value };
+        prop_assert_eq!(limit.value_at(now), expected);
+        prop_assert_eq!(limit.at(now).value, expected);
+        prop_assert_eq!(limit.at(now).value_at(now), expected);
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use domain::budget_events::Thresholds;
 use domain::ids::{KeyId, LimitId, PersonId, PlanId, PriceId, TenantId};
 use domain::key_text::SecretHash;
 use domain::limits::{Class, Dimension, Limit, Mode, Scope, Target};
@@ -30,6 +31,7 @@ fn limit(number: u128, target: Target, value: u64) -> LimitRow {
             target,
             dimension: Dimension::Requests,
             value,
+            increase: None,
             window_seconds: 60,
             burst: None,
             period: Period::Month,
@@ -37,6 +39,7 @@ fn limit(number: u128, target: Target, value: u64) -> LimitRow {
             priority: None,
             mode: Mode::Enforce,
             gates: None,
+            thresholds: Thresholds::default(),
         },
         removed_at: None,
     }

@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
+use domain::limits::{Increase, Limit};
 use parking_lot::Mutex;
 
 use crate::{BudgetKey, Now};
@@ -28,8 +30,12 @@ const ALLOWANCES_MAX: usize = 100_000;
 struct Allowance {
     /// What may be spent.
     part: Option<u64>,
+    /// Until when: the value that it was measured by is over then.
+    spent_until: Option<DateTime<Utc>>,
     /// The budget's value when it was last met, in the unit of its dimension.
     value: u64,
+    /// A higher one, while it is in force.
+    increase: Option<Increase>,
     met_ms: u64,
     renewed_ms: Option<u64>,
 }
@@ -37,7 +43,20 @@ struct Allowance {
 impl Allowance {
     fn is_due(&self, now: Now) -> bool {
         let renewed = self.renewed_ms;
-        renewed.is_none_or(|renewed_ms| now.monotonic_ms.saturating_sub(renewed_ms) >= RENEWED_MS)
+        self.is_over(now) || renewed.is_none_or(|renewed_ms| now.monotonic_ms.saturating_sub(renewed_ms) >= RENEWED_MS)
+    }
+
+    /// Whether the value that it was measured by is not in force any more.
+    fn is_over(&self, now: Now) -> bool {
+        self.spent_until.is_some_and(|until| until <= now.wall)
+    }
+
+    fn increase_at(&self, now: Now) -> Option<Increase> {
+        self.increase.filter(|increase| now.wall < increase.until)
+    }
+
+    fn value_at(&self, now: Now) -> u64 {
+        self.increase_at(now).map_or(self.value, |increase| increase.value)
     }
 }
 
@@ -49,13 +68,14 @@ pub(crate) struct Allowances {
 
 impl Allowances {
     /// A request has met this budget.
-    pub(crate) fn meet(&self, key: BudgetKey, value: u64, now: Now) {
+    pub(crate) fn meet(&self, key: BudgetKey, limit: &Limit, now: Now) {
         let mut by_key = self.by_key.lock();
         if by_key.len() >= ALLOWANCES_MAX && !by_key.contains_key(&key) {
             return;
         }
         let allowance = by_key.entry(key).or_default();
-        allowance.value = value;
+        allowance.value = limit.value;
+        allowance.increase = limit.increase_at(now.wall);
         allowance.met_ms = now.monotonic_ms;
     }
 
@@ -64,7 +84,7 @@ impl Allowances {
         let by_key = self.by_key.lock();
         let allowance = by_key.get(key)?;
         let renewed_ms = allowance.renewed_ms?;
-        match now.monotonic_ms.saturating_sub(renewed_ms) < SPENT_MS {
+        match now.monotonic_ms.saturating_sub(renewed_ms) < SPENT_MS && !allowance.is_over(now) {
             true => allowance.part,
             false => allowance.part.map(|_| 0),
         }
@@ -77,9 +97,12 @@ impl Allowances {
             key.span.end > now.wall && now.monotonic_ms.saturating_sub(allowance.met_ms) < IDLE_MS
         });
         by_key
-            .iter()
+            .iter_mut()
             .filter(|(_, allowance)| allowance.is_due(now))
-            .map(|(key, allowance)| (key.clone(), allowance.value))
+            .map(|(key, allowance)| {
+                allowance.spent_until = allowance.increase_at(now).map(|increase| increase.until);
+                (key.clone(), allowance.value_at(now))
+            })
             .collect()
     }
 
@@ -107,13 +130,13 @@ impl Allowances {
     }
 
     /// Spends nothing of these by itself from now on: their parts are about to be given back. Answers those that had some.
-    pub(crate) fn give_up(&self, keys: Vec<BudgetKey>) -> Vec<(BudgetKey, u64)> {
+    pub(crate) fn give_up(&self, keys: Vec<BudgetKey>, now: Now) -> Vec<(BudgetKey, u64)> {
         let mut by_key = self.by_key.lock();
         keys.into_iter()
             .filter_map(|key| {
                 let allowance = by_key.get_mut(&key)?;
                 let part = allowance.part.replace(0)?;
-                (part > 0).then_some((key, allowance.value))
+                (part > 0).then_some((key, allowance.value_at(now)))
             })
             .collect()
     }

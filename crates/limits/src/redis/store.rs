@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chrono_tz::Tz;
-use domain::limits::{Dimension, Scope};
+use domain::limits::{Dimension, Limit, Scope};
 use domain::priority::Priority;
 use domain::readings::{CounterStore, Explanation, Reading};
 use domain::refusals::RefusalCode;
@@ -109,18 +109,30 @@ impl RedisStore {
         self.shared.health.gateways()
     }
 
-    pub(crate) async fn admit(self: &Arc<Self>, admission: &Admission<'_>, now: Now) -> Result<Hold, Box<Denial>> {
+    /// `configured` is the admission with its limits as they are configured, which says when their values change by
+    /// themselves.
+    pub(crate) async fn admit(
+        self: &Arc<Self>,
+        admission: &Admission<'_>,
+        configured: &Admission<'_>,
+        now: Now,
+    ) -> Result<Hold, Box<Denial>> {
         match self.mode(now) {
             Mode::Degraded { share_percent } => self.admit_locally(admission, share_percent, now),
-            Mode::Normal => self.admit_shared(admission, now).await,
+            Mode::Normal => self.admit_shared(admission, configured, now).await,
             Mode::Returning { share_percent } => {
                 let scaled = Scaled::of(admission, share_percent);
-                self.admit_shared(&scaled.admission(admission), now).await
+                self.admit_shared(&scaled.admission(admission), configured, now).await
             }
         }
     }
 
-    async fn admit_shared(self: &Arc<Self>, admission: &Admission<'_>, now: Now) -> Result<Hold, Box<Denial>> {
+    async fn admit_shared(
+        self: &Arc<Self>,
+        admission: &Admission<'_>,
+        configured: &Admission<'_>,
+        now: Now,
+    ) -> Result<Hold, Box<Denial>> {
         let mut answer = self.shared.admit(admission, now).await;
         if let Ok(Err(denial)) = &answer
             && denial.code == RefusalCode::BudgetHeld
@@ -131,7 +143,7 @@ impl RedisStore {
         match answer {
             Ok(Ok(hold)) => {
                 self.shared.health.succeeded();
-                self.meet_budgets(admission, now);
+                self.meet_budgets(configured, now);
                 Ok(hold)
             }
             Ok(Err(denial)) => {
@@ -177,14 +189,14 @@ impl RedisStore {
 
     /// Lets this gateway's own counters spend what is set aside for it, as much as that is by now.
     fn grant(&self, memory: &Memory, own: &Admission<'_>, now: Now) {
-        for_each_budget(own, now, |key, value| {
+        for_each_budget(own, now, |key, limit| {
             let part = match self.allowances.part(&key, now) {
                 Some(part) => part,
                 // It is not set aside any more.
                 None if memory.has_budget(&key, now) => 0,
                 None => return,
             };
-            let spent = value.saturating_sub(part.saturating_mul(key.unit()));
+            let spent = limit.value.saturating_sub(part.saturating_mul(key.unit()));
             let spent = i64::try_from(spent).unwrap_or(i64::MAX);
             memory.set_budget(&key, BudgetBase { spent, mark: 0 }, now);
         });
@@ -601,8 +613,8 @@ impl RedisStore {
         }
     }
 
-    fn meet_budgets(&self, admission: &Admission<'_>, now: Now) {
-        for_each_budget(admission, now, |key, value| self.allowances.meet(key, value, now));
+    fn meet_budgets(&self, configured: &Admission<'_>, now: Now) {
+        for_each_budget(configured, now, |key, limit| self.allowances.meet(key, limit, now));
     }
 
     /// Sets a part of the budgets that were met lately aside for the time without shared counters.
@@ -658,7 +670,7 @@ impl RedisStore {
             if self.is_spending(&local) {
                 return false;
             }
-            self.allowances.give_up(keys)
+            self.allowances.give_up(keys, now)
         };
         for given_up in given_up.chunks(BUDGETS_AT_ONCE) {
             if self.shared.set_aside(given_up, 0, now).await.is_err() {
@@ -702,13 +714,13 @@ impl RedisStore {
     }
 }
 
-fn for_each_budget(admission: &Admission<'_>, now: Now, mut act: impl FnMut(BudgetKey, u64)) {
+fn for_each_budget(admission: &Admission<'_>, now: Now, mut act: impl FnMut(BudgetKey, &Limit)) {
     let upstreams = admission.upstreams.iter().map(|candidate| &candidate.scope);
     for of in admission.scopes.iter().chain(upstreams) {
         for limit in of.limits.iter() {
             let is_met = limit.applies_to(admission.model, admission.priority);
             if matches!(limit.dimension, Dimension::BudgetCost | Dimension::BudgetTokens) && is_met {
-                act(BudgetKey::of(of, limit, now.wall, admission.time_zone), limit.value);
+                act(BudgetKey::of(of, limit, now.wall, admission.time_zone), limit);
             }
         }
     }

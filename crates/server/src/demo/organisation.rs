@@ -11,6 +11,7 @@ use control::prices::PriceDraft;
 use control::tenants::TenantDraft;
 use control::upstreams::{CredentialChange, UpstreamDraft};
 use control::{Actor, Control};
+use domain::budget_events::Thresholds;
 use domain::ids::{KeyId, LimitId, PersonId, PlanId, TenantId, UpstreamId};
 use domain::limits::{Class, DEFAULT_WINDOW_SECONDS, Dimension, Gates, Mode, Scope, Target};
 use domain::money::Nanos;
@@ -336,6 +337,7 @@ async fn create_shared_limits(
             upper_percent: 90,
             upper_waits: false,
         }),
+        thresholds: Thresholds::default(),
     };
     control
         .set_limit(actor, &Target::Node(Scope::Global), 0, &gated, now)
@@ -357,6 +359,7 @@ async fn create_rehearsed_limit(control: &Control, actor: &Actor, now: DateTime<
         priority: None,
         mode: Mode::Rehearse,
         gates: None,
+        thresholds: Thresholds::default(),
     };
     control
         .set_limit(actor, &target, 0, &rehearsed, now)

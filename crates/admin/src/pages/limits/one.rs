@@ -3,6 +3,7 @@
 use control::FieldError;
 use control::fields::Fields;
 use control::limits::{LimitDraft, LimitText, NodeLimitsView, is_plain};
+use domain::budget_events::{THRESHOLDS_MAX, Thresholds};
 use domain::ids::LimitId;
 use domain::limits::{DEFAULT_BURST_SECONDS, DEFAULT_WINDOW_SECONDS, Dimension, Limit, Mode, Scope, Target};
 use domain::periods::Period;
@@ -12,7 +13,7 @@ use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
 use super::words::{dimension_name, per, slot_name};
-use super::{address_of, address_of_new, is_shared, parsed_target, place_of, proposals, subject, target_of};
+use super::{address_of, address_of_new, increase, is_shared, parsed_target, place_of, proposals, subject, target_of};
 use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::page::{self, Page};
@@ -43,9 +44,11 @@ pub fn edit() -> AnyView {
                 (title, form(&visit, &target, &view, wanted).await?)
             }
         };
+        let stored = wanted.as_ref().and_then(|wanted| wanted.stored.as_ref());
         let content = view! {
             {shell::page_head(title.clone(), format!("A limit of {}.", subject.name), ().into_any())}
             <section class="card">{content}</section>
+            {stored.map(|limit| increase::card(&visit, &target, view.version, limit))}
         };
         Ok(Page::new(title, content.into_any()))
     })
@@ -116,6 +119,7 @@ impl Wanted {
                 window_seconds: DEFAULT_WINDOW_SECONDS.to_string(),
                 period: Period::Month.as_str().to_owned(),
                 mode: Mode::Enforce.as_str().to_owned(),
+                thresholds: Thresholds::default().to_string(),
                 ..LimitText::default()
             },
         };
@@ -406,10 +410,16 @@ fn effect_fields(form: &Filled<LimitForm>, dimension: Dimension) -> AnyView {
             </fieldset>
         }
     });
+    let thresholds = dimension.is_budget().then(|| {
+        let hint = format!(
+            "When so much is spent, the console and the webhook are told, once in each period. At most {THRESHOLDS_MAX}; empty: none."
+        );
+        form.text(Field::new("thresholds", "Tell when so much is spent (%)").hint(hint), &text.thresholds)
+    });
     view! {
         <fieldset>
             <legend>"What it does"</legend>
-            {form.select(mode, &text.mode, modes)}
+            <div class="field-row">{form.select(mode, &text.mode, modes)} {thresholds}</div>
         </fieldset>
         {gates}
     }

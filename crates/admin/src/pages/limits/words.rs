@@ -1,9 +1,13 @@
 //! How limits are called and written, the same on every page that shows them.
 
-use domain::limits::{Class, Dimension, Scope, Slot, Target};
+use chrono::{DateTime, Utc};
+use control::limits::last_day;
+use domain::limits::{Class, Dimension, Limit, Scope, Slot, Target};
 use domain::money::Nanos;
+use leptos::prelude::*;
 
 use crate::format::{self, Format};
+use crate::table::{Tone, badge, meter};
 
 /// What a dimension is called.
 pub fn dimension_name(dimension: Dimension) -> &'static str {
@@ -26,6 +30,62 @@ pub fn value_text(dimension: Dimension, value: u64, format: &Format) -> String {
     match dimension {
         Dimension::BudgetCost => format.exact(Nanos(i64::try_from(value).unwrap_or(i64::MAX))),
         _ => format::count(value),
+    }
+}
+
+/// A limit's value at `at`, and where that is an increase until when, and what it is otherwise.
+pub fn value_in_force(limit: &Limit, at: DateTime<Utc>, format: &Format) -> AnyView {
+    let until = increase_note(limit, at, format).map(|note| view! { <div><small>{note}</small></div> });
+    view! { {value_text(limit.dimension, limit.value_at(at), format)} {until} }.into_any()
+}
+
+/// Until when a limit is increased, and what it is otherwise; nothing where it is not.
+pub fn increase_note(limit: &Limit, at: DateTime<Utc>, format: &Format) -> Option<String> {
+    let increase = limit.increase_at(at)?;
+    let until = format::date(last_day(increase, format.zone()));
+    let ordinary = value_text(limit.dimension, limit.value, format);
+    Some(format!("until {until}, then {ordinary} again"))
+}
+
+/// How much of a budget is spent: percent, a meter with this label, and what it has reached.
+pub fn used(limit: &Limit, spent: i64, label: &str, at: DateTime<Utc>) -> AnyView {
+    let value = i64::try_from(limit.value_at(at)).unwrap_or(i64::MAX);
+    let Some(percent) = format::percent(spent, value) else {
+        return ().into_any();
+    };
+    view! { {format!("{percent} %")} {meter(percent, label)} {reached(limit, spent, at)} }.into_any()
+}
+
+/// The same under a figure, with what the budget is.
+pub fn used_of(limit: &Limit, spent: i64, label: &str, at: DateTime<Utc>, format: &Format) -> AnyView {
+    let value = limit.value_at(at);
+    let Some(percent) = format::percent(spent, i64::try_from(value).unwrap_or(i64::MAX)) else {
+        return ().into_any();
+    };
+    let of = match limit.dimension {
+        Dimension::BudgetCost => format.money(Nanos(i64::try_from(value).unwrap_or(i64::MAX))),
+        _ => format::count(value),
+    };
+    let until = increase_note(limit, at, format).map(|note| format!(" {note}"));
+    view! {
+        {meter(percent, label)}
+        <small>{format!("{percent} % of {of}")} {until}</small>
+        " "
+        {reached(limit, spent, at)}
+    }
+    .into_any()
+}
+
+/// The highest threshold that a budget has reached with `spent`, as a badge.
+pub fn reached(limit: &Limit, spent: i64, at: DateTime<Utc>) -> AnyView {
+    if !limit.dimension.is_budget() {
+        return ().into_any();
+    }
+    let highest = limit.thresholds.reached(i128::from(spent), limit.value_at(at)).last();
+    match highest {
+        Some(100) => badge("100 % reached", Tone::Bad),
+        Some(percent) => badge(format!("{percent} % reached"), Tone::Warning),
+        None => ().into_any(),
     }
 }
 

@@ -1,0 +1,174 @@
+//! A higher value of a limit for a while: set, changed and ended early below the limit's own form.
+
+use control::fields::Fields;
+use control::limits::{INCREASE_DAYS_MAX, IncreaseText};
+use domain::ids::LimitId;
+use domain::limits::{Dimension, Limit, Target};
+use leptos::prelude::*;
+use leptos::server_fn::ServerFn;
+use serde::{Deserialize, Serialize};
+
+use super::words::{increase_note, slot_name, value_text};
+use super::{address_of, parsed_target, place_of};
+use crate::error::PageError;
+use crate::form::{Field, Filled};
+use crate::submit::{Done, Refused, parsed_id, press, submit};
+use crate::visit::{Visit, address};
+
+/// The card below the form of a limit that exists.
+pub(super) fn card(visit: &Visit, target: &Target, version: i64, limit: &Limit) -> AnyView {
+    let (now, format) = (visit.now(), &visit.format);
+    let (of, each) = place_of(target);
+    let form = Filled::new(visit.draft.clone(), IncreaseLimit::PATH, || IncreaseForm {
+        of: of.clone(),
+        each: each.to_owned(),
+        version: version.to_string(),
+        limit: limit.id.to_string(),
+        text: IncreaseText::of(limit, now, format.zone()),
+    });
+    let stated = form.version(&form.values.version, &version.to_string()).to_owned();
+    let running = increase_note(limit, now, format).map(|note| {
+        let value = value_text(limit.dimension, limit.value_at(now), format);
+        view! {
+            <p class="notice" role="status">{format!("It is {value} {note}.")}</p>
+            <form method="post" action=EndIncrease::PATH>
+                <input type="hidden" name="of" value=of.clone() />
+                <input type="hidden" name="each" value=each />
+                <input type="hidden" name="version" value=version.to_string() />
+                <input type="hidden" name="limit" value=limit.id.to_string() />
+                <button class="button" type="submit">"End the increase now"</button>
+            </form>
+        }
+    });
+    let save = if running.is_some() {
+        "Change the increase"
+    } else {
+        "Increase"
+    };
+    let label = match limit.dimension {
+        Dimension::BudgetCost => format!("Until then ({})", format.currency()),
+        _ => "Until then".to_owned(),
+    };
+    let ordinary = value_text(limit.dimension, limit.value, format);
+    let value = Field::new("increase_value", label)
+        .required()
+        .hint(format!("More than its own {ordinary}."));
+    let value = if limit.dimension == Dimension::BudgetCost {
+        value.amount()
+    } else {
+        value.whole()
+    };
+    let last_day = Field::new("increase_last_day", "Last day")
+        .day()
+        .required()
+        .hint(format!(
+            "It ends by itself at the end of this day, {} time. At most {INCREASE_DAYS_MAX} days ahead.",
+            format.zone()
+        ));
+    let reason = Field::new("increase_reason", "Why")
+        .required()
+        .hint("Kept in the audit log, with your name.");
+    let text = &form.values.text;
+    view! {
+        <section class="card" id="increase">
+            <h2>"Increase it for a while"</h2>
+            {form.summary()}
+            {running}
+            <form class="form" method="post" action=IncreaseLimit::PATH>
+                <input type="hidden" name="of" value=of.clone() />
+                <input type="hidden" name="each" value=each />
+                <input type="hidden" name="version" value=stated />
+                <input type="hidden" name="limit" value=limit.id.to_string() />
+                <div class="field-row">
+                    {form.text(value, &text.increase_value)} {form.text(last_day, &text.increase_last_day)}
+                </div>
+                {form.text(reason, &text.increase_reason)}
+                <div class="actions">
+                    <button class="button" type="submit">{save}</button>
+                </div>
+            </form>
+        </section>
+    }
+    .into_any()
+}
+
+/// What the form of an increase sends.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IncreaseForm {
+    of: String,
+    each: String,
+    version: String,
+    limit: String,
+    #[serde(flatten)]
+    text: IncreaseText,
+}
+
+/// The page of the limit's form.
+fn page_of_limit(of: &str, each: &str, limit: &str) -> String {
+    address("/limits/edit", &[("of", of), ("each", each), ("limit", limit)])
+}
+
+/// Increases a limit for a while, or changes the increase that it has.
+#[server(prefix = "/console", endpoint = "limits/increase")]
+pub async fn increase_limit(#[server(flatten)] form: IncreaseForm) -> Result<(), ServerFnError> {
+    let back = page_of_limit(&form.of, &form.each, &form.limit);
+    submit(
+        IncreaseLimit::PATH,
+        &back,
+        form,
+        |visit: Visit, form: IncreaseForm| async move {
+            let target = parsed_target(&form.of, &form.each).ok_or(PageError::Malformed)?;
+            let (version, id) = (parsed_id(&form.version)?, parsed_id::<LimitId>(&form.limit)?);
+            let control = &visit.state.control;
+            let actor = visit.actor()?;
+            let stored = control.limits_of(actor, &target).await?;
+            let mut limits = stored.limits.into_iter();
+            let limit = limits.find(|limit| limit.id == id).ok_or(PageError::NotFound)?;
+            let mut fields = Fields::default();
+            let draft = form.text.parse(limit.dimension, &mut fields);
+            fields.check()?;
+            control
+                .increase_limit(actor, &target, version, id, &draft, visit.now())
+                .await?;
+            Ok::<_, Refused>(Done::say(
+                address_of(&target),
+                format!(
+                    "Increased: {}. Every gateway knows within a second.",
+                    slot_name(&limit.slot())
+                ),
+            ))
+        },
+    )
+    .await
+}
+
+/// Which limit's increase, as last read.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IncreaseChoice {
+    of: String,
+    each: String,
+    version: String,
+    limit: String,
+}
+
+/// Ends an increase now.
+#[server(prefix = "/console", endpoint = "limits/end-increase")]
+pub async fn end_increase(#[server(flatten)] form: IncreaseChoice) -> Result<(), ServerFnError> {
+    let back = page_of_limit(&form.of, &form.each, &form.limit);
+    press(&back, |visit: Visit| async move {
+        let target = parsed_target(&form.of, &form.each).ok_or(PageError::Malformed)?;
+        let (version, id) = (parsed_id(&form.version)?, parsed_id(&form.limit)?);
+        visit
+            .state
+            .control
+            .end_increase(visit.actor()?, &target, version, id, visit.now())
+            .await?;
+        Ok::<_, Refused>(Done::say(
+            address_of(&target),
+            "The increase is over; every gateway knows within a second.",
+        ))
+    })
+    .await
+}
