@@ -209,7 +209,7 @@ impl Store {
     /// A report, whole.
     pub async fn report(&self, query: &ReportQuery, now: DateTime<Utc>) -> Result<Report, StoreError> {
         let mut snapshot = self.begin_report().await?;
-        let source = Sources::of(&mut snapshot, query).await?;
+        let source = Sources::of(&mut snapshot, query, now).await?;
         let mut rows = read_rows(&mut snapshot, source, query, REPORT_ROWS_MAX + 1).await?;
         let is_cut = rows.len() > REPORT_ROWS_MAX as usize;
         rows.truncate(REPORT_ROWS_MAX as usize);
@@ -228,7 +228,7 @@ impl Store {
     /// A report as a stream in constant memory, rows and totals from one snapshot.
     pub async fn stream_report(&self, query: ReportQuery, now: DateTime<Utc>) -> Result<ReportStream, StoreError> {
         let (mut snapshot, place) = self.begin_stream().await?;
-        let source = Sources::of(&mut snapshot, &query).await?;
+        let source = Sources::of(&mut snapshot, &query, now).await?;
         let (totals, before) = read_totals(&mut snapshot, source, &query).await?;
         let completeness = read_completeness(&mut snapshot, query.span, now).await?;
         Ok(ReportStream {
@@ -241,7 +241,7 @@ impl Store {
 
     /// A snapshot in which roll-ups are added up. Postgres cannot know how many rows a report will have; taking them for few, it
     /// would go through a month's sums once for each.
-    async fn begin_report(&self) -> Result<Transaction, StoreError> {
+    pub(crate) async fn begin_report(&self) -> Result<Transaction, StoreError> {
         let mut snapshot = self.begin_snapshot().await?;
         sqlx::query!(
             r#"select set_config('enable_nestloop', 'off', true) as "nestloop!", set_config('work_mem', $1, true) as "memory!""#,
@@ -285,7 +285,7 @@ impl Store {
         };
         let none = Grouping::NONE;
         let mut snapshot = self.begin_report().await?;
-        let source = Sources::of(&mut snapshot, &query(none)).await?;
+        let source = Sources::of(&mut snapshot, &query(none), now).await?;
         let overview = Overview {
             totals: read_totals(&mut snapshot, source, &query(none)).await?.0,
             days: read_days(&mut snapshot, source.span, span, filter, zone).await?,
@@ -435,16 +435,22 @@ impl Source {
 pub(crate) struct Sources {
     span: Source,
     before: Source,
+    /// When the budgets are read: an increase may be over.
+    now: DateTime<Utc>,
 }
 
 impl Sources {
-    pub(crate) async fn of(connection: &mut PgConnection, query: &ReportQuery) -> Result<Self, StoreError> {
+    pub(crate) async fn of(
+        connection: &mut PgConnection,
+        query: &ReportQuery,
+        now: DateTime<Utc>,
+    ) -> Result<Self, StoreError> {
         let span = Source::of(connection, query.span).await?;
         let before = match query.before {
             Some(before) => Source::of(connection, before).await?,
             None => Source::Buckets,
         };
-        Ok(Self { span, before })
+        Ok(Self { span, before, now })
     }
 }
 
@@ -477,7 +483,7 @@ pub(crate) async fn read_totals(
             before: None,
             ..whole
         };
-        let source = Sources::of(connection, &earlier).await?;
+        let source = Sources::of(connection, &earlier, source.now).await?;
         if let Some(row) = read_rows(connection, source, &earlier, 1).await?.into_iter().next() {
             before = Before {
                 requests: row.totals.requests,
@@ -726,7 +732,7 @@ fn rows<'c>(
         left join people on people.id::text = grouped.user_id
         left join lateral (
             -- The narrowest: the node's own, its tenant's for each of its kind, its plan's.
-            select value
+            select case when increase_until > $22 then increase_value else value end as value
             from limits
             where $19::text is not null
                 and limits.removed_at is null
@@ -777,6 +783,7 @@ fn rows<'c>(
         budgeted,
         budget_class,
         query.grain(),
+        source.now,
     )
     .fetch(connection)
     .map(|row| row?.into_row())

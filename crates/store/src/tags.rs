@@ -101,14 +101,14 @@ impl Store {
 
     /// A report by tag, whole.
     pub async fn tag_report(&self, query: &TagQuery, now: DateTime<Utc>) -> Result<TagReport, StoreError> {
-        let mut snapshot = self.begin_snapshot().await?;
+        let mut snapshot = self.begin_report().await?;
         let mut rows: Vec<TagRow> = query
             .rows(&mut snapshot, i64::from(REPORT_ROWS_MAX) + 1)
             .try_collect()
             .await?;
         let is_cut = rows.len() > REPORT_ROWS_MAX as usize;
         rows.truncate(REPORT_ROWS_MAX as usize);
-        let (totals, without) = read_sums(&mut snapshot, query).await?;
+        let (totals, without) = read_sums(&mut snapshot, query, now).await?;
         let completeness = read_completeness(&mut snapshot, query.span, now).await?;
         snapshot.commit().await?;
         Ok(TagReport {
@@ -123,7 +123,7 @@ impl Store {
     /// A report by tag as a stream in constant memory, rows and sums from one snapshot.
     pub async fn stream_tag_report(&self, query: TagQuery, now: DateTime<Utc>) -> Result<TagStream, StoreError> {
         let (mut snapshot, place) = self.begin_stream().await?;
-        let (totals, without) = read_sums(&mut snapshot, &query).await?;
+        let (totals, without) = read_sums(&mut snapshot, &query, now).await?;
         let completeness = read_completeness(&mut snapshot, query.span, now).await?;
         Ok(TagStream {
             without,
@@ -135,14 +135,18 @@ impl Store {
 }
 
 /// The sums over all requests, and over those without a tag of the name.
-async fn read_sums(connection: &mut PgConnection, query: &TagQuery) -> Result<(TagTotals, TagTotals), StoreError> {
+async fn read_sums(
+    connection: &mut PgConnection,
+    query: &TagQuery,
+    now: DateTime<Utc>,
+) -> Result<(TagTotals, TagTotals), StoreError> {
     let filter = ReportFilter {
         tenant: query.filter.tenant,
         owner: query.filter.owner,
         ..ReportFilter::default()
     };
     let everything = ReportQuery::new(query.span, filter, Grouping::NONE);
-    let sources = Sources::of(connection, &everything).await?;
+    let sources = Sources::of(connection, &everything, now).await?;
     let totals = TagTotals::of(&read_totals(connection, sources, &everything).await?.0);
     let tagged = rows(connection, query, false, 1).try_next().await?;
     let tagged = tagged.map(|row| row.totals).unwrap_or_default();
