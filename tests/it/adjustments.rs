@@ -112,7 +112,7 @@ fn money(shown: &str) -> Nanos {
     amount.parse().unwrap_or_else(|error| panic!("`{shown}`: {error}"))
 }
 
-/// The lines of the report's file by column, the line of totals last.
+/// The lines of the file behind the page's button by column, the line of totals last.
 async fn download(window: &mut Window, address: &str) -> Vec<BTreeMap<String, String>> {
     window.visit(address).await;
     let answer = window.browser.get(&window.page.link("Download CSV")).await;
@@ -553,6 +553,32 @@ async fn operators_book_and_everybody_sees_what_is_theirs() {
     );
     assert_eq!(reasons(&mut member, list).await, ["a credit", "of the member"]);
     assert_eq!(manager.visit(&format!("{list}?tenant={sales}")).await.status, 403);
+
+    // The file says the same, and adds up.
+    let file = download(&mut manager, &format!("{list}?month=2026-02")).await;
+    assert_eq!(file.len(), 2);
+    assert_eq!(
+        (
+            file[0]["reason"].as_str(),
+            file[0]["user"].as_str(),
+            file[0]["amount_usd"].as_str()
+        ),
+        ("a credit", "The member", "-2.000000000")
+    );
+    assert_eq!(file[1]["amount_usd"], "-2.000000000");
+    for (window, rows) in [(&mut operator, 4), (&mut manager, 3), (&mut member, 2)] {
+        let lines = download(window, list).await;
+        let (total, lines) = lines.split_last().expect("a total");
+        assert_eq!((lines.len(), total["rows"].as_str()), (rows, rows.to_string().as_str()));
+        let sum = |column: &str| {
+            lines
+                .iter()
+                .map(|line| line[column].parse::<i64>().expect("tokens"))
+                .sum::<i64>()
+        };
+        assert_eq!(total["output_tokens"], sum("output_tokens").to_string());
+    }
+    assert_eq!(manager.visit(&format!("{list}.csv?tenant={sales}")).await.status, 403);
 
     // On the request's own page, too, without a way to change anything.
     let address = format!("/ledger/{}", requests[2].identity.id);

@@ -181,7 +181,8 @@ async fn a_damaged_sum_of_any_kind_is_found_and_made_anew() {
             "insert into rejection_rollups (bucket_start, tenant_id, user_id, key_id, model, priority, code, scope_kind,
                 dimension, refusals)
              select bucket_start, tenant_id, 'nobody', key_id, model, priority, code, scope_kind, dimension, 4
-             from rejection_rollups",
+             from rejection_rollups
+             limit 1",
             "rejection_rollups",
             "user_id=nobody",
         ),

@@ -16,7 +16,7 @@ use tower_sessions::SessionStore;
 
 use crate::app::App;
 use crate::error::{self, PageError};
-use crate::pages::reports;
+use crate::pages::{adjustments, reports};
 use crate::state::AdminState;
 use crate::{protection, session, shell, visit};
 
@@ -41,6 +41,7 @@ pub fn router<S: SessionStore + Clone>(state: AdminState, sessions: S) -> Router
         .leptos_routes_with_context(&options, pages, context, document)
         .with_state(options)
         .route(reports::CSV_PATH, get(reports::csv))
+        .route(adjustments::CSV_PATH, get(adjustments::csv))
         .fallback(not_found)
         // From the innermost to the outermost.
         .layer(middleware::from_fn_with_state(state.clone(), visit::layer))

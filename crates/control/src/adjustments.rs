@@ -115,6 +115,23 @@ impl Control {
         after: Option<AdjustmentCursor>,
         adjustments_max: u32,
     ) -> Result<AdjustmentPage, ControlError> {
+        let filter = self.adjustments_within_reach(actor, tenant, month).await?;
+        let mut page = self.store.adjustments(&filter, after, adjustments_max).await?;
+        if actor.reach()? != Reach::Everything {
+            page.adjustments
+                .iter_mut()
+                .for_each(|named| hide_upstream(&mut named.entry));
+        }
+        Ok(page)
+    }
+
+    /// What was asked for, cut down to what the actor may see.
+    pub(crate) async fn adjustments_within_reach(
+        &self,
+        actor: &Actor,
+        tenant: Option<TenantId>,
+        month: Option<Month>,
+    ) -> Result<AdjustmentFilter, ControlError> {
         let mut filter = AdjustmentFilter {
             tenant,
             ..AdjustmentFilter::default()
@@ -124,13 +141,7 @@ impl Control {
             let zone = self.settings().await?.settings.time_zone;
             filter.span = Some(month.span(zone));
         }
-        let mut page = self.store.adjustments(&filter, after, adjustments_max).await?;
-        if actor.reach()? != Reach::Everything {
-            page.adjustments
-                .iter_mut()
-                .for_each(|named| hide_upstream(&mut named.entry));
-        }
-        Ok(page)
+        Ok(filter)
     }
 
     /// The adjustments of a request that the actor may see, in the order in which they were made.

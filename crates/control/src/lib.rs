@@ -7,6 +7,7 @@
 
 pub mod actor;
 pub mod adjustments;
+mod adjustments_csv;
 pub mod alerts;
 pub mod audit;
 pub mod budget_events;

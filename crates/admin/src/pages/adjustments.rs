@@ -1,10 +1,13 @@
 //! Adjustments: the list, the form that corrects a request, the form that adjusts a tenant's account. Both forms have two
 //! steps: figures first, as an address; then what they come to, and why.
 
+use axum::Extension;
+use axum::response::Response;
 use control::adjustments::{
     AdjustmentPreview, AdjustmentText, Booking, Correctable, CorrectionText, TouchedMonth, adjusted,
 };
 use control::rows::{AdjustmentCursor, Named};
+use control::usage_csv::UsageCsv;
 use control::{ControlError, FieldError};
 use domain::adjustments::{Corrected, Figures};
 use domain::ids::{RequestId, TenantId};
@@ -18,10 +21,11 @@ use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
-use crate::error::PageError;
+use crate::error::{self, PageError};
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page, id_of_path};
+use crate::pages::reports;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, sentence, submit};
 use crate::table::{self, facts, figures, words};
@@ -29,6 +33,8 @@ use crate::visit::{Visit, Visitor, address};
 
 /// Where the list is.
 pub const PATH: &str = "/ledger/adjustments";
+/// Where the list is a file.
+pub const CSV_PATH: &str = "/ledger/adjustments.csv";
 /// Where an adjustment of an account begins.
 const NEW_PATH: &str = "/ledger/adjustments/new";
 /// Adjustments on one page.
@@ -80,7 +86,9 @@ pub fn list() -> AnyView {
         let new = visitor
             .is_operator()
             .then(|| view! { <a class="button button-primary" href=NEW_PATH>"Adjust an account"</a> });
+        let csv = address(CSV_PATH, &[("tenant", &wanted.tenant), ("month", &wanted.month)]);
         let actions = view! {
+            <a class="button" href=csv download="">"Download CSV"</a>
             <a class="button" href="/ledger">{if visitor.is_member() { "My requests" } else { "Ledger" }}</a>
             {new}
         };
@@ -94,6 +102,24 @@ pub fn list() -> AnyView {
         };
         Ok(Page::new("Adjustments", content.into_any()))
     })
+}
+
+/// The list as a file.
+pub async fn csv(Extension(visit): Extension<Visit>) -> Response {
+    match file(&visit).await {
+        Ok(csv) => reports::download(csv),
+        Err(error) => error::document(&error),
+    }
+}
+
+async fn file(visit: &Visit) -> Result<UsageCsv, PageError> {
+    let visitor = visit.visitor()?;
+    let (tenant, month, problems) = Wanted::of(visit).read();
+    if !problems.is_empty() {
+        return Err(PageError::Malformed);
+    }
+    let csv = visit.state.control.adjustments_csv(&visitor.actor, tenant, month);
+    Ok(csv.await?)
 }
 
 /// What an adjustment is, in a sentence.

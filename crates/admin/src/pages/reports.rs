@@ -111,6 +111,11 @@ async fn file(visit: &Visit) -> Result<Response, PageError> {
         }
         None => control.monthly_csv(&visitor.actor, &asked.query, visit.now()).await?,
     };
+    Ok(download(csv))
+}
+
+/// A file as the answer to a request.
+pub fn download(csv: UsageCsv) -> Response {
     let headers = [
         (header::CONTENT_TYPE, UsageCsv::MEDIA_TYPE.to_owned()),
         (
@@ -118,7 +123,7 @@ async fn file(visit: &Visit) -> Result<Response, PageError> {
             format!("attachment; filename=\"{}\"", csv.file_name),
         ),
     ];
-    Ok((headers, Body::from_stream(csv.bytes)).into_response())
+    (headers, Body::from_stream(csv.bytes)).into_response()
 }
 
 /// The name of the tag whose values divide the report, in place of everything else.
