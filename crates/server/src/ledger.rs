@@ -26,7 +26,8 @@ const DIFFERS: u8 = 1;
 /// What it ends with when it could not be done.
 const FAILED: u8 = 2;
 /// Columns that tell rows of one bucket and tenant apart, over all tables.
-const PARTS_OF_KEYS: [&str; 11] = [
+const PARTS_OF_KEYS: [&str; 12] = [
+    "grain",
     "key_id",
     "user_id",
     "model",

@@ -123,28 +123,14 @@ impl Store {
     }
 
     /// Makes the sums by month and day of the billing month that begins with `first_day` anew from the 15-minute roll-ups, in
-    /// one transaction. Entries that are shipped meanwhile wait. Nothing where the calendar has no such month.
+    /// one transaction. Entries that are shipped meanwhile wait. Nothing is left where the calendar has no such month.
     pub async fn rebuild_calendar(&self, first_day: NaiveDate) -> Result<(), StoreError> {
         let mut transaction = self.begin().await?;
         // Whoever writes roll-ups meanwhile would add to sums that are about to be made of what they wrote.
         sqlx::query!("lock table settlement_rollups, rejection_rollups in share row exclusive mode")
             .execute(&mut *transaction)
             .await?;
-        let bounds = sqlx::query!(
-            r#"
-            select first.starts_at, following.starts_at as ends_at
-            from billing_days as first
-            join billing_days as following on following.day = (first.day + interval '1 month')::date
-            where first.day = $1
-            "#,
-            first_day,
-        )
-        .fetch_optional(&mut *transaction)
-        .await?;
-        let Some(bounds) = bounds else {
-            return Ok(());
-        };
-        for removed in [
+        for statement in [
             sqlx::query!("delete from settlement_month_rollups where month = $1", first_day),
             sqlx::query!("delete from rejection_month_rollups where month = $1", first_day),
             sqlx::query!(
@@ -155,41 +141,25 @@ impl Store {
                 "delete from rejection_day_rollups where day >= $1 and day < $1::date + interval '1 month'",
                 first_day,
             ),
+            sqlx::query!(
+                "insert into settlement_month_rollups select * from sum_settlement_months($1)",
+                first_day
+            ),
+            sqlx::query!(
+                "insert into rejection_month_rollups select * from sum_rejection_months($1)",
+                first_day
+            ),
+            sqlx::query!(
+                "insert into settlement_day_rollups select * from sum_settlement_days($1)",
+                first_day
+            ),
+            sqlx::query!(
+                "insert into rejection_day_rollups select * from sum_rejection_days($1)",
+                first_day
+            ),
         ] {
-            removed.execute(&mut *transaction).await?;
+            statement.execute(&mut *transaction).await?;
         }
-        sqlx::query!(
-            r#"
-            select count(*) as "buckets!"
-            from (
-                select roll_up_settlements(array_agg(rollup), null)
-                from settlement_rollups as rollup
-                where bucket_start >= $1 and bucket_start < $2
-                group by bucket_start
-                order by bucket_start
-            ) as filled
-            "#,
-            bounds.starts_at,
-            bounds.ends_at,
-        )
-        .fetch_one(&mut *transaction)
-        .await?;
-        sqlx::query!(
-            r#"
-            select count(*) as "buckets!"
-            from (
-                select roll_up_rejections(array_agg(rollup), null)
-                from rejection_rollups as rollup
-                where bucket_start >= $1 and bucket_start < $2
-                group by bucket_start
-                order by bucket_start
-            ) as filled
-            "#,
-            bounds.starts_at,
-            bounds.ends_at,
-        )
-        .fetch_one(&mut *transaction)
-        .await?;
         transaction.commit().await?;
         Ok(())
     }
