@@ -342,6 +342,7 @@ async fn what_was_spent_before_or_comes_by_adjustment_is_told_with_the_next_read
     let now = tollgate.clock.wall();
     let adjustment = Adjustment {
         id: AdjustmentId(Uuid::from_u128(1)),
+        request_id: None,
         admitted_at: now,
         created_at: now,
         tenant_id: tenant,
