@@ -233,7 +233,10 @@ async fn a_gateway_that_is_cut_off_tells_nothing_that_is_not_spent() {
     })
     .await;
     redis.restart().await;
-    fleet.in_step().await;
+    until("the counters are shared again", async || {
+        fleet.gateways().all(|gateway| gateway.status().counters == "redis")
+    })
+    .await;
     fleet.open(&scope).await;
     let booked = fleet.booked(tenant).await;
     assert!((200..5_000).contains(&booked.tokens), "{booked:?}");
