@@ -233,7 +233,10 @@ async fn a_gateway_that_is_cut_off_tells_nothing_that_is_not_spent() {
     })
     .await;
     redis.restart().await;
-    fleet.in_step().await;
+    until("the counters are shared again", async || {
+        fleet.gateways().all(|gateway| gateway.status().counters == "redis")
+    })
+    .await;
     fleet.open(&scope).await;
     let booked = fleet.booked(tenant).await;
     assert!((200..5_000).contains(&booked.tokens), "{booked:?}");
@@ -342,6 +345,7 @@ async fn what_was_spent_before_or_comes_by_adjustment_is_told_with_the_next_read
     let now = tollgate.clock.wall();
     let adjustment = Adjustment {
         id: AdjustmentId(Uuid::from_u128(1)),
+        request_id: None,
         admitted_at: now,
         created_at: now,
         tenant_id: tenant,

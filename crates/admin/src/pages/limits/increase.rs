@@ -122,6 +122,10 @@ pub async fn increase_limit(#[server(flatten)] form: IncreaseForm) -> Result<(),
             let (version, id) = (parsed_id(&form.version)?, parsed_id::<LimitId>(&form.limit)?);
             let control = &visit.state.control;
             let actor = visit.actor()?;
+            // Before what they sent is looked at.
+            if !actor.is_operator() {
+                return Err(Refused::Page(PageError::Forbidden));
+            }
             let stored = control.limits_of(actor, &target).await?;
             let mut limits = stored.limits.into_iter();
             let limit = limits.find(|limit| limit.id == id).ok_or(PageError::NotFound)?;
