@@ -36,8 +36,11 @@ fn times() -> u32 {
     setting("TOLLGATE_TEST_LOAD_TIMES").unwrap_or(1)
 }
 
-fn round() -> u64 {
-    ROUND * u64::from(times())
+/// Waits until so many more requests are answered, or as many times as many as was asked for.
+async fn answered(load: &Load, more: u64) {
+    for _ in 0..times() {
+        load.answered(more).await;
+    }
 }
 
 /// Requests that may be under way: those whose callers wait, and those whose callers have left within the last second.
@@ -89,14 +92,14 @@ async fn a_gateway_that_is_killed_twice_in_mid_load_loses_nothing() {
     let load = Load::start(std::slice::from_ref(&url), installation.callers.clone(), per_second());
     let mut killed = 0;
     for _ in 0..2 {
-        load.answered(round()).await;
+        answered(&load, ROUND).await;
         killed += under_way(&load);
         program.kill().await;
         load.turn_to(&[]);
         (program, url) = installation.gateway(data_dir.path(), &[]).await;
         load.turn_to(std::slice::from_ref(&url));
     }
-    load.answered(round()).await;
+    answered(&load, ROUND).await;
     tell("killed twice", &load);
     let tally = load.stop().await;
     drained(&url).await;
@@ -115,12 +118,10 @@ async fn what_is_journalled_while_postgres_is_stopped_arrives_when_it_is_back() 
     let variables = [("TOLLGATE_JOURNAL_MIB_MAX", room.as_str())];
     let (program, url) = installation.gateway(data_dir.path(), &variables).await;
     let load = Load::start(std::slice::from_ref(&url), installation.callers.clone(), per_second());
-    load.answered(round()).await;
+    answered(&load, ROUND).await;
     block_in_place(|| server.cluster_mut().halt(Halt::Fast));
     let stopped = std::time::Instant::now();
-    for _ in 0..times() {
-        load.answered(4 * ROUND).await;
-    }
+    answered(&load, 4 * ROUND).await;
     until_within(PATIENCE, "the journal has grown", async || {
         segments(data_dir.path()) > 3
     })
@@ -156,16 +157,16 @@ async fn a_postgres_that_crashes_in_the_middle_of_batches_has_each_once() {
     let (program, url) = installation.gateway(data_dir.path(), &[]).await;
     let load = Load::start(std::slice::from_ref(&url), installation.callers.clone(), per_second());
     for number in 0..4 {
-        load.answered(round() / 2).await;
+        answered(&load, ROUND / 2).await;
         if number % 2 == 0 {
             kill_a_writer(&installation).await;
         } else {
             block_in_place(|| server.cluster_mut().halt(Halt::Immediate));
-            load.answered(round() / 5).await;
+            answered(&load, ROUND / 5).await;
             block_in_place(|| server.cluster_mut().resume()).expect("Postgres starts again");
         }
     }
-    load.answered(round() / 2).await;
+    answered(&load, ROUND / 2).await;
     tell("Postgres crashing", &load);
     let tally = load.stop().await;
     until_answers(server.cluster()).await;
@@ -188,7 +189,7 @@ async fn a_full_disk_refuses_what_is_new_and_recovers_by_itself() {
     installation.gateways_reach(&through(database.url(), wire.address()));
     let (program, url) = installation.gateway(data_dir.path(), &variables).await;
     let load = Load::start(std::slice::from_ref(&url), installation.callers.clone(), per_second());
-    load.answered(round() / 2).await;
+    answered(&load, ROUND / 2).await;
     wire.cut();
     until_within(PATIENCE, "requests are refused", async || {
         load.codes("ledger_full").await > 50
@@ -202,7 +203,7 @@ async fn a_full_disk_refuses_what_is_new_and_recovers_by_itself() {
         load.served().await >= before + 10
     })
     .await;
-    load.answered(round() / 2).await;
+    answered(&load, ROUND / 2).await;
     assert!(refused_at > 0);
     tell("disk full", &load);
     let tally = load.stop().await;
@@ -218,7 +219,7 @@ async fn a_gateway_that_is_told_to_stop_under_load_finishes_and_books_everything
     let data_dir = tempfile::tempdir().expect("a directory");
     let (program, url) = installation.gateway(data_dir.path(), &[]).await;
     let load = Load::start(std::slice::from_ref(&url), installation.callers.clone(), per_second());
-    load.answered(round()).await;
+    answered(&load, ROUND).await;
     program.signal("TERM").await;
     assert!(program.ends().await.success());
     tell("told to stop", &load);
@@ -238,17 +239,17 @@ async fn a_gateway_that_starts_without_postgres_serves_and_books_later() {
     let data_dir = tempfile::tempdir().expect("a directory");
     let (program, url) = installation.gateway(data_dir.path(), &[]).await;
     let load = Load::start(std::slice::from_ref(&url), installation.callers.clone(), per_second());
-    load.answered(round() / 2).await;
+    answered(&load, ROUND / 2).await;
     wire.cut();
-    load.answered(round() / 2).await;
+    answered(&load, ROUND / 2).await;
     let killed = under_way(&load);
     program.kill().await;
     load.turn_to(&[]);
     let (program, url) = installation.gateway(data_dir.path(), &[]).await;
     load.turn_to(std::slice::from_ref(&url));
-    load.answered(round() / 2).await;
+    answered(&load, ROUND / 2).await;
     wire.mend();
-    load.answered(round() / 2).await;
+    answered(&load, ROUND / 2).await;
     tell("started without Postgres", &load);
     let tally = load.stop().await;
     stop(program, &url).await;
@@ -268,7 +269,7 @@ async fn two_gateways_that_book_the_same_tenants_are_in_each_others_way_nowhere(
         urls.push(url);
     }
     let load = Load::start(&urls, installation.callers.clone(), per_second());
-    load.answered(3 * round()).await;
+    answered(&load, 3 * ROUND).await;
     tell("two gateways", &load);
     let tally = load.stop().await;
     for (program, url) in programs.into_iter().zip(&urls) {
@@ -293,10 +294,10 @@ async fn a_data_directory_that_is_put_back_after_another_was_used_books_all_it_h
     let variables = [("TOLLGATE_INSTANCE", "one-name")];
     let (program, url) = installation.gateway(lost.path(), &variables).await;
     let load = Load::start(std::slice::from_ref(&url), installation.callers.clone(), per_second());
-    load.answered(round() / 2).await;
+    answered(&load, ROUND / 2).await;
     // The machine is gone, with entries that Postgres has not heard of.
     wire.cut();
-    load.answered(round() / 2).await;
+    answered(&load, ROUND / 2).await;
     let mut killed = under_way(&load);
     program.kill().await;
     load.turn_to(&[]);
@@ -305,7 +306,7 @@ async fn a_data_directory_that_is_put_back_after_another_was_used_books_all_it_h
     for directory in [fresh.path(), lost.path(), fresh.path()] {
         let (program, url) = installation.gateway(directory, &variables).await;
         load.turn_to(std::slice::from_ref(&url));
-        load.answered(round() / 2).await;
+        answered(&load, ROUND / 2).await;
         killed += under_way(&load);
         program.kill().await;
         load.turn_to(&[]);
@@ -334,7 +335,7 @@ async fn two_gateways_that_were_given_one_name_by_mistake_lose_nothing() {
         urls.push(url);
     }
     let load = Load::start(&urls, installation.callers.clone(), per_second());
-    load.answered(round()).await;
+    answered(&load, ROUND).await;
     tell("one name", &load);
     let tally = load.stop().await;
     for (program, url) in programs.into_iter().zip(&urls) {
