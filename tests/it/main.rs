@@ -36,6 +36,7 @@ mod queue;
 mod quota_tree;
 mod receiver;
 mod rehearsal;
+mod reports;
 mod retention;
 mod secrets;
 mod sessions;
