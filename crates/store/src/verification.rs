@@ -312,7 +312,7 @@ async fn add_up(
             if counts_in(&row, &filters[place])? {
                 let sum = &mut checks[place].from_entries;
                 sum.tokens = sum.tokens.saturating_add(row.tokens);
-                sum.cost = sum.cost + Nanos(row.cost_nanos);
+                sum.cost += Nanos(row.cost_nanos);
             }
         }
     }

@@ -155,7 +155,7 @@ fn a_cost_follows_from_its_price_and_from_tries_that_were_lost() {
     assert!(!request.costs_as_priced(&price()), "there was no try before");
     request.attempts = vec![attempt(), attempt()];
     assert!(request.costs_as_priced(&price()));
-    request.cost_nanos = request.cost_nanos + Nanos(1);
+    request.cost_nanos += Nanos(1);
     assert!(!request.costs_as_priced(&price()));
 }
 
