@@ -93,7 +93,7 @@ async fn every_kind_of_entry_is_exported_and_adds_up() {
     let mut sql = tollgate.sql().await;
     sqlx::query(
         "insert into settlements
-         select (jsonb_populate_record(s, jsonb_build_object('id', gen_random_uuid()))).*
+         select (jsonb_populate_record(null::settlements, to_jsonb(s) || jsonb_build_object('id', gen_random_uuid()))).*
          from (select * from settlements limit 1) s, generate_series(1, $1)",
     )
     .bind(REQUESTS as i32 - 3)
