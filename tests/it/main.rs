@@ -3,6 +3,7 @@
 mod adjustments;
 mod admission;
 mod alerts;
+mod api;
 mod backpressure;
 mod budget_events;
 mod budgets;
@@ -25,6 +26,7 @@ mod idempotency;
 mod increases;
 mod jobs;
 mod ledger;
+mod ledger_export;
 mod lifecycle;
 mod outage;
 mod plans;

@@ -60,6 +60,10 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/settings") view=pages::settings::view ssr=SsrMode::Async />
                 <Route path=path!("/settings/webhook") view=pages::webhook::view ssr=SsrMode::Async />
                 <Route path=path!("/settings/webhook/secret") view=pages::webhook::secret ssr=SsrMode::Async />
+                <Route path=path!("/settings/tokens") view=pages::management_tokens::list ssr=SsrMode::Async />
+                <Route path=path!("/settings/tokens/new") view=pages::management_tokens::new ssr=SsrMode::Async />
+                <Route path=path!("/settings/tokens/issued") view=pages::management_tokens::issued ssr=SsrMode::Async />
+                <Route path=path!("/settings/tokens/:id/revoke") view=pages::management_tokens::revoke ssr=SsrMode::Async />
                 <Route path=path!("/status") view=pages::status::view ssr=SsrMode::Async />
                 <Route path=path!("/status/quarantine") view=pages::quarantine::view ssr=SsrMode::Async />
             </FlatRoutes>

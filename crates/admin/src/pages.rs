@@ -16,6 +16,7 @@ pub mod invitation;
 pub mod keys;
 pub mod ledger;
 pub mod limits;
+pub mod management_tokens;
 pub mod models;
 pub mod not_found;
 pub mod overview;

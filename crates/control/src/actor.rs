@@ -1,7 +1,9 @@
 //! Who acts, and how far that reaches.
 
-use domain::ids::{PersonId, TenantId};
+use domain::ids::{ManagementTokenId, PersonId, TenantId};
+use domain::management_tokens::{Permission, masked};
 use domain::people::Role;
+use store::management_tokens::ManagementTokenRow;
 use store::people::Person;
 
 use crate::ControlError;
@@ -11,6 +13,8 @@ use crate::ControlError;
 pub enum Actor {
     /// A person who signed in.
     Person(PersonActor),
+    /// A program with a management token.
+    Token(TokenActor),
     /// The program itself, for its owner: set-up, demo, command line. May do everything.
     System {
         /// What the audit log says: `command line`.
@@ -32,6 +36,22 @@ pub struct PersonActor {
     /// Whose they are: managers and members only.
     pub tenant_id: Option<TenantId>,
     /// The address they come from.
+    pub peer: Option<String>,
+}
+
+/// A program with a management token, as read for this request. It acts as an operator, or for one tenant as its manager
+/// does, and within its permissions, which the API's routes ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenActor {
+    /// Which token.
+    pub id: ManagementTokenId,
+    /// What the audit log says: the token's name and the part of its text that may be shown.
+    pub label: String,
+    /// Whose it is; the whole installation's when absent.
+    pub tenant_id: Option<TenantId>,
+    /// What it may do.
+    pub permissions: Vec<Permission>,
+    /// The address it comes from.
     pub peer: Option<String>,
 }
 
@@ -70,10 +90,22 @@ impl Actor {
         })
     }
 
+    /// A program that has shown this token, coming from `peer`.
+    pub fn token(token: &ManagementTokenRow, peer: Option<String>) -> Self {
+        Self::Token(TokenActor {
+            id: token.id,
+            label: format!("{} ({})", token.name, masked(&token.public_id)),
+            tenant_id: token.tenant_id,
+            permissions: token.permissions.clone(),
+            peer,
+        })
+    }
+
     /// What the audit log calls them.
     pub fn label(&self) -> &str {
         match self {
             Self::Person(person) => &person.email,
+            Self::Token(token) => &token.label,
             Self::System { name } => name,
         }
     }
@@ -82,7 +114,7 @@ impl Actor {
     pub fn person_id(&self) -> Option<PersonId> {
         match self {
             Self::Person(person) => Some(person.id),
-            Self::System { .. } => None,
+            Self::Token(_) | Self::System { .. } => None,
         }
     }
 
@@ -90,6 +122,7 @@ impl Actor {
     pub fn peer(&self) -> Option<&str> {
         match self {
             Self::Person(person) => person.peer.as_deref(),
+            Self::Token(token) => token.peer.as_deref(),
             Self::System { .. } => None,
         }
     }
@@ -98,6 +131,7 @@ impl Actor {
     pub fn reach(&self) -> Result<Reach, ControlError> {
         match self {
             Self::System { .. } => Ok(Reach::Everything),
+            Self::Token(token) => Ok(token.tenant_id.map_or(Reach::Everything, Reach::Tenant)),
             Self::Person(person) => match (person.role, person.tenant_id) {
                 (Role::Operator | Role::Auditor, _) => Ok(Reach::Everything),
                 (Role::Manager, Some(tenant)) => Ok(Reach::Tenant(tenant)),
@@ -112,6 +146,7 @@ impl Actor {
         match self {
             Self::System { .. } => true,
             Self::Person(person) => person.role == Role::Operator,
+            Self::Token(token) => token.tenant_id.is_none(),
         }
     }
 
@@ -119,11 +154,28 @@ impl Actor {
     pub fn may_run(&self, tenant: TenantId) -> bool {
         match self {
             Self::System { .. } => true,
+            Self::Token(token) => token.tenant_id.is_none_or(|own| own == tenant),
             Self::Person(person) => match person.role {
                 Role::Operator => true,
                 Role::Manager => person.tenant_id == Some(tenant),
                 Role::Auditor | Role::Member => false,
             },
+        }
+    }
+
+    /// Refuses programs whose token lacks this permission. Others have none and need none.
+    pub fn require_permission(&self, permission: Permission) -> Result<(), ControlError> {
+        match self {
+            Self::Token(token) if !token.permissions.contains(&permission) => Err(ControlError::Forbidden),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses everyone but operators, and programs that act as one.
+    pub(crate) fn require_operator_in_person(&self) -> Result<(), ControlError> {
+        match self {
+            Self::Token(_) => Err(ControlError::Forbidden),
+            _ => self.require_operator(),
         }
     }
 

@@ -4,6 +4,7 @@
 mod draft;
 
 use chrono::{DateTime, Duration, Utc};
+use chrono_tz::Tz;
 use domain::adjustments::{Corrected, Figures, correct};
 use domain::ids::{AdjustmentId, RequestId, TenantId};
 use domain::ledger::{Adjustment, Settlement};
@@ -201,7 +202,8 @@ impl Control {
         Ok((corrected, month))
     }
 
-    /// Corrects a request that had `version` adjustments when its operator looked. Sent twice, it is booked once.
+    /// Corrects a request that had `version` adjustments when its operator looked. Sent twice, it is booked once; what is
+    /// returned is what was booked.
     pub async fn correct_request(
         &self,
         actor: &Actor,
@@ -210,18 +212,26 @@ impl Control {
         draft: &CorrectionDraft,
         booking: &Booking,
         now: DateTime<Utc>,
-    ) -> Result<(), ControlError> {
+    ) -> Result<Adjustment, ControlError> {
         actor.require_operator()?;
         let (reason, reference) = check_booking(booking)?;
         // What was settled stays, so it may be read before the lock.
         let mut correctable = self.correctable_with(id, Vec::new()).await?;
-        let settlement = &correctable.request.entry;
         let mut transaction = self.store.begin().await?;
         adjustments::lock(&mut transaction).await?;
-        if let Some(booked) = adjustments::find(&mut transaction, booking.id).await? {
-            return same(&booked, Some(id), settlement.identity.tenant_id, &reason);
-        }
         let made = of_request(&mut transaction, id).await?;
+        if let Some(booked) = adjustments::find(&mut transaction, booking.id).await? {
+            // It is the same if it would have come to this where it was booked.
+            let is_before = |adjustment: &Adjustment| adjustment.id != booked.id;
+            correctable.adjustments = made.into_iter().take_while(is_before).collect();
+            let is_same = booked.request_id == Some(id)
+                && correctable.version() == version
+                && (&booked.reason, &booked.reference) == (&reason, &reference)
+                && correctable
+                    .correct(draft)
+                    .is_ok_and(|corrected| corrected.difference == Figures::of_adjustment(&booked));
+            return if is_same { Ok(booked) } else { Err(booked_already()) };
+        }
         let current = made.len() as i64;
         if current != version {
             return Err(ControlError::Conflict {
@@ -255,7 +265,7 @@ impl Control {
             author: actor.label().to_owned(),
             reference,
         };
-        self.append(transaction, actor, &adjustment, Some(corrected.before), now)
+        self.append(transaction, actor, adjustment, Some(corrected.before), now)
             .await
     }
 
@@ -325,21 +335,16 @@ impl Control {
         })
     }
 
-    /// Adjusts a tenant's account. Sent twice, it is booked once.
+    /// Adjusts a tenant's account. Sent twice, it is booked once; what is returned is what was booked.
     pub async fn book_adjustment(
         &self,
         actor: &Actor,
         draft: &AdjustmentDraft,
         booking: &Booking,
         now: DateTime<Utc>,
-    ) -> Result<(), ControlError> {
+    ) -> Result<Adjustment, ControlError> {
         let preview = self.preview_adjustment(actor, draft, now).await?;
         let (reason, reference) = check_booking(booking)?;
-        let mut transaction = self.store.begin().await?;
-        adjustments::lock(&mut transaction).await?;
-        if let Some(booked) = adjustments::find(&mut transaction, booking.id).await? {
-            return same(&booked, None, draft.tenant_id, &reason);
-        }
         let adjustment = Adjustment {
             id: booking.id,
             admitted_at: preview.admitted_at,
@@ -358,7 +363,17 @@ impl Control {
             author: actor.label().to_owned(),
             reference,
         };
-        self.append(transaction, actor, &adjustment, None, now).await
+        let zone = self.zone().await?;
+        let mut transaction = self.store.begin().await?;
+        adjustments::lock(&mut transaction).await?;
+        if let Some(booked) = adjustments::find(&mut transaction, booking.id).await? {
+            return if is_same(&booked, &adjustment, draft.when, zone) {
+                Ok(booked)
+            } else {
+                Err(booked_already())
+            };
+        }
+        self.append(transaction, actor, adjustment, None, now).await
     }
 
     /// The user that a draft names: a person by their address, anybody else by the name that requests give.
@@ -380,11 +395,11 @@ impl Control {
         &self,
         mut transaction: Transaction,
         actor: &Actor,
-        adjustment: &Adjustment,
+        adjustment: Adjustment,
         before: Option<Figures>,
         now: DateTime<Utc>,
-    ) -> Result<(), ControlError> {
-        insert_adjustment(&mut transaction, adjustment).await?;
+    ) -> Result<Adjustment, ControlError> {
+        insert_adjustment(&mut transaction, &adjustment).await?;
         let change = Change {
             action: "adjustment.book",
             subject: match adjustment.request_id {
@@ -393,10 +408,11 @@ impl Control {
             },
             tenant_id: Some(adjustment.tenant_id),
             before: before.map(shown),
-            after: Some(shown(adjustment)),
+            after: Some(shown(&adjustment)),
         };
         self.note(&mut transaction, actor, now, change).await?;
-        commit(transaction).await
+        commit(transaction).await?;
+        Ok(adjustment)
     }
 
     async fn touched_month(&self, at: DateTime<Utc>, now: DateTime<Utc>) -> Result<TouchedMonth, ControlError> {
@@ -426,14 +442,34 @@ fn check_booking(booking: &Booking) -> Result<(String, Option<String>), ControlE
     Ok((reason, Some(reference).filter(|reference| !reference.is_empty())))
 }
 
-/// Whether an adjustment that is there is the one that is sent once more.
-fn same(booked: &Adjustment, request: Option<RequestId>, tenant: TenantId, reason: &str) -> Result<(), ControlError> {
-    if (booked.request_id, booked.tenant_id, booked.reason.as_str()) == (request, tenant, reason) {
-        return Ok(());
-    }
+/// Whether an adjustment of an account that is there is the one that is sent once more. One that was meant for a month
+/// counts at the instant at which it was booked first.
+fn is_same(booked: &Adjustment, again: &Adjustment, when: When, zone: Tz) -> bool {
+    let counts_then = match when {
+        When::Month(month) => Month::containing(booked.admitted_at, zone) == month,
+        // Postgres keeps microseconds.
+        When::At(at) => (booked.admitted_at - at).num_milliseconds() == 0,
+    };
+    let parts = |adjustment: &Adjustment| {
+        let Adjustment {
+            request_id,
+            tenant_id,
+            user_id,
+            key_id,
+            model,
+            reason,
+            reference,
+            ..
+        } = adjustment.clone();
+        (request_id, tenant_id, user_id, key_id, model, reason, reference)
+    };
+    counts_then && parts(booked) == parts(again) && Figures::of_adjustment(booked) == Figures::of_adjustment(again)
+}
+
+fn booked_already() -> ControlError {
     let message = "this form has been booked already, and says something else now; look at the adjustments, and begin \
                    a new one if another is needed";
-    Err(ControlError::field("", message))
+    ControlError::field("", message)
 }
 
 /// Who serves a model is the operators' business.

@@ -162,6 +162,19 @@ impl Fields {
         }
     }
 
+    /// Reads an instant with an offset (`2026-11-30T18:00:00Z`), or else a local one as [`Self::local_time`] does; `None`
+    /// when blank or wrong (which is noted).
+    pub fn instant(&mut self, field: impl Into<Cow<'static, str>>, text: &str, zone: Tz) -> Option<DateTime<Utc>> {
+        match DateTime::parse_from_rfc3339(text.trim()) {
+            Ok(at) if YEARS.contains(&at.year()) => Some(at.with_timezone(&Utc)),
+            Ok(_) => {
+                self.refuse(field, "write a year between 1970 and 9999");
+                None
+            }
+            Err(_) => self.local_time(field, text, zone),
+        }
+    }
+
     /// Reads a local date, with or without a time (`2026-11-30`, `2026-11-30T18:00`); `None` when blank or wrong (which
     /// is noted). A time that happens twice is the first of both.
     pub fn local_time(&mut self, field: impl Into<Cow<'static, str>>, text: &str, zone: Tz) -> Option<DateTime<Utc>> {

@@ -2,12 +2,14 @@
 
 use chrono::{DateTime, Duration, Utc};
 use domain::ids::PriceId;
+use domain::ledger::Settlement;
 use domain::money::Nanos;
 use domain::prices::{Price, PriceTier, Rates};
 use serde_json::{Value, json};
 use store::models::{PRICES_MAX, StoredPrice};
 use store::{Transaction, models};
 
+use crate::actor::Reach;
 use crate::audit::Change;
 use crate::fields::Fields;
 use crate::{Actor, Control, ControlError, commit};
@@ -87,6 +89,14 @@ impl Control {
     pub async fn prices(&self, actor: &Actor, model: &str) -> Result<Vec<StoredPrice>, ControlError> {
         actor.require_everything()?;
         Ok(self.store.prices_of(model).await?)
+    }
+
+    /// The price that a request was charged at, if it was a price, for those who may see prices of the past.
+    pub async fn charged_price(&self, actor: &Actor, settlement: &Settlement) -> Result<Option<Price>, ControlError> {
+        match settlement.price_id {
+            Some(id) if actor.reach()? == Reach::Everything => Ok(self.store.find_price(id).await?),
+            _ => Ok(None),
+        }
     }
 
     /// Adds a price. The one before it ends where it begins; it ends where the next begins.

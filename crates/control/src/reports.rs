@@ -8,7 +8,9 @@ use domain::reports::{DayTotals, Grouping};
 use store::reports::ReportQuery;
 pub use store::reports::{Before, Overview, Report, ReportFilter, ReportRow};
 
+use crate::pieces::Pieces;
 use crate::usage_csv::UsageCsv;
+use crate::usage_json::{self, Head};
 use crate::{Actor, Control, ControlError};
 
 /// One calendar month's report.
@@ -119,6 +121,30 @@ impl Control {
             .stream_report(stored(&query, settings.time_zone), now)
             .await?;
         Ok(UsageCsv::new(query.month, query.grouping, &settings.currency, report))
+    }
+
+    /// The same report as JSON, row by row in constant memory.
+    pub async fn monthly_json(
+        &self,
+        actor: &Actor,
+        query: &MonthlyQuery,
+        now: DateTime<Utc>,
+    ) -> Result<Pieces, ControlError> {
+        let query = MonthlyQuery {
+            filter: within_reach(actor, &query.filter)?,
+            ..query.clone()
+        };
+        let settings = self.settings().await?.settings;
+        let report = self
+            .store
+            .stream_report(stored(&query, settings.time_zone), now)
+            .await?;
+        let head = Head {
+            month: query.month,
+            time_zone: settings.time_zone.to_string(),
+            currency: settings.currency,
+        };
+        Ok(usage_json::usage(&head, query.grouping, report))
     }
 }
 

@@ -7,6 +7,7 @@ pub use store::entries::{EntryCursor, EntryFilter, EntryPage, LedgerEntry, Named
 pub use store::instances::Instance;
 pub use store::jobs::{JOBS_PAGE_MAX, JobFilter, JobRow, NamedJob};
 pub use store::keys::{KEYS_PAGE_MAX, KeyFilter, KeyRow};
+pub use store::management_tokens::ManagementTokenRow;
 pub use store::models::{ModelRow, StoredPrice};
 pub use store::one_time_links::LinkPurpose;
 pub use store::people::Person;

@@ -7,8 +7,10 @@ use domain::periods::{Month, Span};
 pub use store::tags::{TAG_NAMES_MAX, TagReport, TagRow};
 use store::tags::{TagFilter, TagQuery};
 
+use crate::pieces::Pieces;
 use crate::tags_csv;
 use crate::usage_csv::UsageCsv;
+use crate::usage_json::{self, Head};
 use crate::{Actor, Control, ControlError};
 
 /// One calendar month by the values of one tag.
@@ -79,6 +81,29 @@ impl Control {
         };
         let report = self.store.stream_tag_report(stored, now).await?;
         Ok(tags_csv::file(query, &settings.currency, report))
+    }
+
+    /// The same report as JSON, row by row in constant memory.
+    pub async fn monthly_tag_json(
+        &self,
+        actor: &Actor,
+        query: &MonthlyTagQuery,
+        now: DateTime<Utc>,
+    ) -> Result<Pieces, ControlError> {
+        let filter = within_reach(actor, query.tenant)?;
+        let settings = self.settings().await?.settings;
+        let stored = TagQuery {
+            span: query.month.span(settings.time_zone),
+            filter,
+            name: query.name.clone(),
+        };
+        let report = self.store.stream_tag_report(stored, now).await?;
+        let head = Head {
+            month: query.month,
+            time_zone: settings.time_zone.to_string(),
+            currency: settings.currency,
+        };
+        Ok(usage_json::tags(&head, &query.name, report))
     }
 }
 

@@ -11,27 +11,26 @@ use domain::money::Nanos;
 use domain::periods::Month;
 use domain::refusals::RefusalCode;
 use domain::reports::{Completeness, Grouping, MonthState, Totals};
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::stream::BoxStream;
 use store::StoreError;
 use store::reports::{Before, ReportRow, ReportStream};
 
 use crate::ControlError;
+use crate::pieces::{self, Document, Pieces};
 
 /// Decimals of an amount of money: all there are.
 pub(crate) const MONEY_PLACES: u32 = 9;
 /// The last two columns of every file.
 pub(crate) const COMPLETENESS_COLUMNS: [&str; 2] = ["month_state", "complete_until"];
 /// Shares of requests that were as fast or faster, by the latency histograms.
-const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)];
-/// Rows that make one piece of the stream.
-const ROWS_PER_CHUNK: usize = 256;
+pub(crate) const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)];
 
 /// A report to be downloaded.
 pub struct UsageCsv {
     /// `tollgate-usage-2026-11-by-tenant.csv`; `tollgate-usage-2026-11-open-by-tenant.csv` while the month can change.
     pub file_name: String,
     /// The bytes in pieces. An error ends them before the line of totals.
-    pub bytes: BoxStream<'static, Result<Vec<u8>, ControlError>>,
+    pub bytes: Pieces,
 }
 
 impl fmt::Debug for UsageCsv {
@@ -116,54 +115,29 @@ pub(crate) fn pieces<L: Lines>(
     header: Vec<String>,
     rows: BoxStream<'static, Result<L::Row, StoreError>>,
     lines: L,
-) -> BoxStream<'static, Result<Vec<u8>, ControlError>> {
-    let start = Step::Header {
-        header,
-        rows: rows.chunks(ROWS_PER_CHUNK).boxed(),
-        lines,
-    };
-    stream::unfold(start, next_piece).boxed()
+) -> Pieces {
+    pieces::pieces(rows, Csv { header, lines })
 }
 
-type RowChunks<R> = BoxStream<'static, Vec<Result<R, StoreError>>>;
-
-/// What comes next.
-enum Step<L: Lines> {
-    Header {
-        header: Vec<String>,
-        rows: RowChunks<L::Row>,
-        lines: L,
-    },
-    Rows {
-        rows: RowChunks<L::Row>,
-        lines: L,
-    },
-    Nothing,
+struct Csv<L> {
+    header: Vec<String>,
+    lines: L,
 }
 
-async fn next_piece<L: Lines>(step: Step<L>) -> Option<(Result<Vec<u8>, ControlError>, Step<L>)> {
-    match step {
-        Step::Nothing => None,
-        Step::Header { header, rows, lines } => Some(match written([header]) {
-            Ok(bytes) => (Ok(bytes), Step::Rows { rows, lines }),
-            Err(error) => (Err(error), Step::Nothing),
-        }),
-        Step::Rows { mut rows, mut lines } => Some(match rows.next().await {
-            None => (written(lines.end()), Step::Nothing),
-            Some(chunk) => match piece(&mut lines, chunk) {
-                Ok(bytes) => (Ok(bytes), Step::Rows { rows, lines }),
-                Err(error) => (Err(error), Step::Nothing),
-            },
-        }),
+impl<L: Lines> Document for Csv<L> {
+    type Row = L::Row;
+
+    fn start(&mut self) -> Result<Vec<u8>, ControlError> {
+        written([std::mem::take(&mut self.header)])
     }
-}
 
-fn piece<L: Lines>(lines: &mut L, rows: Vec<Result<L::Row, StoreError>>) -> Result<Vec<u8>, ControlError> {
-    let mut made = Vec::with_capacity(rows.len());
-    for row in rows {
-        made.push(lines.row(&row?));
+    fn rows(&mut self, rows: Vec<L::Row>) -> Result<Vec<u8>, ControlError> {
+        written(rows.iter().map(|row| self.lines.row(row)))
     }
-    written(made)
+
+    fn end(&mut self) -> Result<Vec<u8>, ControlError> {
+        written(self.lines.end())
+    }
 }
 
 struct UsageLines {
@@ -270,7 +244,7 @@ fn percent(percent: Option<f64>) -> String {
 }
 
 /// How much of a budget is charged; nothing for a budget of zero.
-fn share_percent(charged: Nanos, budget: Nanos) -> Option<f64> {
+pub(crate) fn share_percent(charged: Nanos, budget: Nanos) -> Option<f64> {
     (budget.0 > 0).then(|| charged.0 as f64 * 100.0 / budget.0 as f64)
 }
 

@@ -96,6 +96,11 @@ id!(
     AdjustmentId
 );
 
+id!(
+    /// One token of the management API.
+    ManagementTokenId
+);
+
 fn uuid_v7(at: DateTime<Utc>, random: [u8; 10]) -> Uuid {
     let millis = u64::try_from(at.timestamp_millis()).unwrap_or(0);
     uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()

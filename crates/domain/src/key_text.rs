@@ -1,26 +1,18 @@
-//! The text of an API key: `sk-tg-<public id>-<secret><checksum>`.
-//!
-//! The public id (12 of `0-9a-z`) is safe to log and show. The secret is 43 letters and digits, more than 256 bits. The
-//! checksum, six letters and digits from a SHA-256 of what precedes it, tells a mistyped key from an unknown one without
-//! a look-up. Only the SHA-256 of the whole text is stored: the secret is too random to be guessed, so a slow hash would
-//! add latency and no safety.
+//! The text of an API key: `sk-tg-<public id>-<secret><checksum>`, as [`crate::secret_text`] makes it. Only the SHA-256 of
+//! the whole text is stored: the secret is too random to be guessed, so a slow hash would add latency and no safety.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::secret_text::{self, Malformed};
+
+pub use crate::secret_text::RANDOM_BYTES as KEY_RANDOM_BYTES;
+
 const PREFIX: &str = "sk-tg-";
-const PUBLIC_ID_CHARS: usize = 12;
-const SECRET_CHARS: usize = 43;
-const CHECKSUM_CHARS: usize = 6;
-const LOWER: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-const ALPHANUMERIC: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Random bytes that [`KeyText::generate`] wants.
-pub const KEY_RANDOM_BYTES: usize = 2 * (PUBLIC_ID_CHARS + SECRET_CHARS);
-
-/// SHA-256 of a key's whole text.
+/// SHA-256 of the whole text of a key or token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SecretHash(#[serde(with = "hex::serde")] pub [u8; 32]);
 
@@ -56,32 +48,21 @@ pub enum MalformedKey {
 impl KeyText {
     /// A new key from random bytes.
     pub fn generate(random: &[u8; KEY_RANDOM_BYTES]) -> Self {
-        let (id, secret) = random.split_at(2 * PUBLIC_ID_CHARS);
-        let body = format!("{PREFIX}{}-{}", letters(id, LOWER), letters(secret, ALPHANUMERIC));
-        let checksum = checksum(&body);
-        Self(body + &checksum)
+        Self(secret_text::generate(PREFIX, random))
     }
 
     /// Reads a key; checks shape and checksum, not whether it exists.
     pub fn parse(text: &str) -> Result<Self, MalformedKey> {
-        let rest = text.strip_prefix(PREFIX).ok_or(MalformedKey::Shape)?;
-        let (id, secret) = rest.split_once('-').ok_or(MalformedKey::Shape)?;
-        let id_ok = id.len() == PUBLIC_ID_CHARS && id.bytes().all(|byte| LOWER.contains(&byte));
-        let secret_ok =
-            secret.len() == SECRET_CHARS + CHECKSUM_CHARS && secret.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if !id_ok || !secret_ok {
-            return Err(MalformedKey::Shape);
-        }
-        let (body, given) = text.split_at(text.len() - CHECKSUM_CHARS);
-        if checksum(body) != given {
-            return Err(MalformedKey::Checksum);
-        }
+        secret_text::check(PREFIX, text).map_err(|malformed| match malformed {
+            Malformed::Shape => MalformedKey::Shape,
+            Malformed::Checksum => MalformedKey::Checksum,
+        })?;
         Ok(Self(text.to_owned()))
     }
 
     /// The part that may be shown and logged.
     pub fn public_id(&self) -> &str {
-        &self.0[PREFIX.len()..PREFIX.len() + PUBLIC_ID_CHARS]
+        secret_text::public_id(PREFIX, &self.0)
     }
 
     /// What is stored instead of the secret.
@@ -103,26 +84,13 @@ impl fmt::Debug for KeyText {
 
 /// How a key is shown everywhere after it was issued: `sk-tg-<public id>-…`.
 pub fn masked(public_id: &str) -> String {
-    format!("{PREFIX}{public_id}-…")
+    secret_text::masked(PREFIX, public_id)
 }
 
 /// The public id in a key's text, whether it is shown masked, cut off or whole.
 pub fn shown_public_id(text: &str) -> Option<&str> {
     let public_id = text.strip_prefix(PREFIX)?.split('-').next()?;
     (!public_id.is_empty()).then_some(public_id)
-}
-
-/// Two random bytes a letter: the bias of taking them modulo 62 is below one in a thousand.
-fn letters(random: &[u8], alphabet: &[u8]) -> String {
-    random
-        .chunks_exact(2)
-        .map(|pair| char::from(alphabet[usize::from(u16::from_be_bytes([pair[0], pair[1]])) % alphabet.len()]))
-        .collect()
-}
-
-fn checksum(body: &str) -> String {
-    let digest = Sha256::digest(body.as_bytes());
-    letters(&digest[..2 * CHECKSUM_CHARS], ALPHANUMERIC)
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@
 //! | priority, traffic (what happened at each) | [`priority`] |
 //! | alert (what operators should hear of), its kind and subject, watch, delivery (to the webhook) | [`alerts`] |
 //! | key text, public id, secret hash | [`key_text`] |
+//! | management token (what a program shows at the JSON API), permission | [`management_tokens`] |
 //!
 //! Nothing here reads a clock, draws a random number or does input or output: time and randomness are arguments.
 
@@ -37,6 +38,7 @@ pub mod jobs;
 pub mod key_text;
 pub mod ledger;
 pub mod limits;
+pub mod management_tokens;
 pub mod money;
 pub mod parts;
 pub mod people;
@@ -49,4 +51,5 @@ pub mod readings;
 pub mod refusals;
 pub mod reports;
 pub mod retention;
+mod secret_text;
 pub mod usage;

@@ -30,18 +30,24 @@ impl Nanos {
         let places = places.min(9);
         let step = 10_i128.pow(9 - places);
         let magnitude = (i128::from(self.0).abs() + step / 2) / step;
-        let scale = 10_i128.pow(places);
-        let sign = if self.0 < 0 && magnitude > 0 { "-" } else { "" };
-        if places == 0 {
-            return format!("{sign}{magnitude}");
-        }
-        format!(
-            "{sign}{}.{:0width$}",
-            magnitude / scale,
-            magnitude % scale,
-            width = places as usize
-        )
+        decimal(if self.0 < 0 { -magnitude } else { magnitude }, places)
     }
+}
+
+/// Exact decimal text of `value`, which counts units of the last of `places` digits after the point; at most 38 of them.
+pub fn decimal(value: i128, places: u32) -> String {
+    let sign = if value < 0 { "-" } else { "" };
+    let magnitude = value.unsigned_abs();
+    if places == 0 {
+        return format!("{sign}{magnitude}");
+    }
+    let scale = 10_u128.pow(places.min(38));
+    format!(
+        "{sign}{}.{:0width$}",
+        magnitude / scale,
+        magnitude % scale,
+        width = places as usize
+    )
 }
 
 /// Exact decimal text, trailing zeros removed but for two places: `12.50`, `0.000000125`.

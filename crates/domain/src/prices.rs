@@ -34,18 +34,36 @@ impl Rates {
         }
     }
 
+    /// What `usage` costs class by class; their sum, rounded up once, is its cost.
+    pub fn lines(&self, usage: &TokenUsage) -> [PriceLine; 5] {
+        let line = |class, tokens, rate_nanos_per_mtok: i64| PriceLine {
+            class,
+            tokens,
+            rate_nanos_per_mtok: rate_nanos_per_mtok.max(0),
+        };
+        [
+            line("input_fresh", usage.input_fresh_tokens, self.input_nanos_per_mtok),
+            line("cache_read", usage.cache_read_tokens, self.cache_read_nanos_per_mtok),
+            line(
+                "cache_write_5m",
+                usage.cache_write_5m_tokens,
+                self.cache_write_5m_nanos_per_mtok,
+            ),
+            line(
+                "cache_write_1h",
+                usage.cache_write_1h_tokens,
+                self.cache_write_1h_nanos_per_mtok,
+            ),
+            line("output", usage.output_tokens, self.output_nanos_per_mtok),
+        ]
+    }
+
     /// The cost of `usage`: `sum(tokens * rate) / 1e6`, rounded up once.
     pub fn cost(&self, usage: &TokenUsage) -> Nanos {
-        let classes = [
-            (usage.input_fresh_tokens, self.input_nanos_per_mtok),
-            (usage.cache_read_tokens, self.cache_read_nanos_per_mtok),
-            (usage.cache_write_5m_tokens, self.cache_write_5m_nanos_per_mtok),
-            (usage.cache_write_1h_tokens, self.cache_write_1h_nanos_per_mtok),
-            (usage.output_tokens, self.output_nanos_per_mtok),
-        ];
-        let millionths = classes.into_iter().fold(0_i128, |sum, (tokens, rate)| {
-            sum.saturating_add(i128::from(tokens).saturating_mul(i128::from(rate.max(0))))
-        });
+        let millionths = self
+            .lines(usage)
+            .iter()
+            .fold(0_i128, |sum, line| sum.saturating_add(line.nano_millionths()));
         Nanos(i64::try_from(millionths.saturating_add(999_999) / 1_000_000).unwrap_or(i64::MAX))
     }
 
@@ -55,6 +73,24 @@ impl Rates {
             .max(self.cache_read_nanos_per_mtok)
             .max(self.cache_write_5m_nanos_per_mtok)
             .max(self.cache_write_1h_nanos_per_mtok)
+    }
+}
+
+/// Tokens of one class at their rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PriceLine {
+    /// The class, in the words of [`TokenUsage`]: `input_fresh`.
+    pub class: &'static str,
+    /// How many.
+    pub tokens: u64,
+    /// At which rate, in nano-units per million tokens; at least zero.
+    pub rate_nanos_per_mtok: i64,
+}
+
+impl PriceLine {
+    /// Tokens times rate, exact: in millionths of a nano-unit.
+    pub fn nano_millionths(&self) -> i128 {
+        i128::from(self.tokens).saturating_mul(i128::from(self.rate_nanos_per_mtok))
     }
 }
 

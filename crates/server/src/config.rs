@@ -27,7 +27,7 @@ pub enum Command {
     Demo(DemoArgs),
     /// Bring the database schema up to date, and stop.
     Migrate(DatabaseArgs),
-    /// Check the ledger.
+    /// Check and export the ledger.
     Ledger {
         /// What to do with the ledger.
         #[command(subcommand)]
@@ -47,6 +47,9 @@ pub enum LedgerCommand {
     /// Add up every entry again, compare with every roll-up and budget, and print what differs. Ends with 0 if everything
     /// agrees, with 1 if something differs, with 2 if it could not be checked. Gateways may go on meanwhile.
     Verify(LedgerVerifyArgs),
+    /// Write entries as CSV, the oldest first, from one snapshot of the database. The last line begins with `total`; a file
+    /// without it is not whole, and the program ends with another status than 0. Gateways may go on meanwhile.
+    Export(LedgerExportArgs),
 }
 
 /// What to check of the ledger.
@@ -69,6 +72,46 @@ pub struct LedgerVerifyArgs {
     /// agrees then.
     #[arg(long)]
     pub repair: bool,
+}
+
+/// Which entries to write, and where.
+#[derive(Clone, Debug, Args)]
+pub struct LedgerExportArgs {
+    /// Postgres and the data directory.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Which entries.
+    #[arg(long, value_enum, default_value_t)]
+    pub kind: ExportKind,
+    /// A calendar month, such as 2026-11, in the billing time zone. Requests count in the month in which they were admitted
+    /// or refused.
+    #[arg(long, conflicts_with_all = ["from", "until"])]
+    pub month: Option<domain::periods::Month>,
+    /// The first day, such as 2026-11-01, in the billing time zone; where the ledger begins, if absent.
+    #[arg(long)]
+    pub from: Option<chrono::NaiveDate>,
+    /// The day to stop before; where the ledger ends, if absent.
+    #[arg(long)]
+    pub until: Option<chrono::NaiveDate>,
+    /// The id of a tenant, for its entries only.
+    #[arg(long)]
+    pub tenant: Option<domain::ids::TenantId>,
+    /// Where to write; on standard output, if absent. The file is there under this name once it is whole, in place of
+    /// another one of that name.
+    #[arg(long)]
+    pub output: Option<PathBuf>,
+}
+
+/// Kinds of entry to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ExportKind {
+    /// Requests that ran.
+    #[default]
+    Settlements,
+    /// Requests that were refused.
+    Rejections,
+    /// Signed corrections.
+    Adjustments,
 }
 
 /// Operators from the command line.
@@ -99,7 +142,7 @@ pub struct ServeArgs {
     /// Where the proxy listens; console and health too, unless they have an address of their own.
     #[arg(long, env = "TOLLGATE_LISTEN", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
-    /// An address of its own for console, health and metrics.
+    /// An address of its own for console, API, health and metrics.
     #[arg(long, env = "TOLLGATE_ADMIN_LISTEN")]
     pub admin_listen: Option<SocketAddr>,
     /// How people reach the console, such as https://tollgate.example.com: for links, and so that cookies are only sent

@@ -8,6 +8,7 @@ pub mod demo;
 pub mod embedded_postgres;
 pub mod health;
 pub mod ledger;
+pub mod ledger_export;
 pub mod listener;
 mod live;
 pub mod logging;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use server::config::{Cli, Command, LedgerCommand, OperatorCommand};
 use server::logging::{self, LogFormat};
-use server::{demo, ledger, operator, serve};
+use server::{demo, ledger, ledger_export, operator, serve};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -27,6 +27,12 @@ async fn main() -> ExitCode {
         } => {
             logging::start(LogFormat::Text, "warn");
             return ledger::verify(args).await;
+        }
+        Command::Ledger {
+            command: LedgerCommand::Export(args),
+        } => {
+            logging::start(LogFormat::Text, "warn");
+            ledger_export::export(args).await
         }
         Command::Operator {
             command: OperatorCommand::Create(args),

@@ -63,7 +63,7 @@ const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(600);
 pub struct Settings {
     /// Where the proxy listens.
     pub listen: SocketAddr,
-    /// An address of its own for console, health and metrics.
+    /// An address of its own for console, API, health and metrics.
     pub admin_listen: Option<SocketAddr>,
     /// How people reach the console; the address it listens on, if absent.
     pub public_url: Option<url::Url>,
@@ -105,7 +105,7 @@ pub struct Settings {
 pub struct Running {
     /// Where the proxy listens.
     pub address: SocketAddr,
-    /// Where console, health and metrics listen.
+    /// Where console, API, health and metrics listen.
     pub admin_address: SocketAddr,
     /// How people reach the console, without a slash at the end.
     pub public_url: String,
@@ -273,6 +273,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     );
     // The head of an answer within a bound; a body that is streamed has its own.
     let console = console.layer(middleware::from_fn(within_bounds));
+    let console = console.merge(control::api::router(Arc::clone(&control), Utc::now));
     let proxy = gateway::router(Arc::clone(&gateway));
     let probes = health::probes(Arc::clone(&gateway));
     let metrics = health::metrics(Arc::clone(&gateway));

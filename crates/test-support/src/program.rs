@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
@@ -54,6 +54,23 @@ impl Program {
         let (said, lines) = mpsc::unbounded_channel();
         tokio::spawn(listen(BufReader::new(stderr).lines(), said));
         Self { child, lines }
+    }
+
+    /// Runs it with these arguments and variables to its end: its status, and all that it prints.
+    ///
+    /// # Panics
+    /// When it does not start or end.
+    pub async fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        let running = Command::new(program())
+            .args(arguments)
+            .env_remove("DATABASE_URL")
+            .env("RUST_LOG", "off")
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let ended = timeout(PATIENCE, running).await;
+        ended.expect("it ends within bounds").expect("it runs")
     }
 
     /// What follows `beginning` in the first line that begins with it.

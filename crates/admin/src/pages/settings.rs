@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page};
-use crate::pages::webhook;
+use crate::pages::{management_tokens, webhook};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, submit};
 use crate::table::facts;
@@ -37,6 +37,7 @@ pub fn view() -> AnyView {
             {rehearsal(&visit, visitor, &settings)}
             {unpriced(&visit, visitor, &settings)}
             {alerts(webhook.as_ref())}
+            {visitor.is_operator().then(tokens)}
             {retention(&visit, visitor, &kept)}
             {fixed(&visit, &settings)}
         };
@@ -236,6 +237,19 @@ fn retention(visit: &Visit, visitor: &Visitor, kept: &RetentionRow) -> AnyView {
                 {dropped}
             </p>
             {body}
+        </section>
+    }
+    .into_any()
+}
+
+fn tokens() -> AnyView {
+    view! {
+        <section class="card">
+            <h2>"JSON API"</h2>
+            <p>"Programs read reports and the ledger, and book adjustments, with a token."</p>
+            <p class="actions">
+                <a class="button" href=management_tokens::PATH>"Management tokens"</a>
+            </p>
         </section>
     }
     .into_any()

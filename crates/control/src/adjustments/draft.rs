@@ -264,7 +264,7 @@ impl When {
 }
 
 impl AdjustmentText {
-    /// Reads the texts; times are those of `zone`.
+    /// Reads the texts; times without an offset are those of `zone`.
     pub fn draft(&self, zone: Tz) -> Result<AdjustmentDraft, ControlError> {
         let mut fields = Fields::default();
         let tenant_id = self.tenant.trim().parse().ok();
@@ -283,7 +283,7 @@ impl AdjustmentText {
         };
         let user = fields.text("user", &self.user, USER_ID_CHARS_MAX);
         let month = fields.word::<Month>("month", &self.month);
-        let at = fields.local_time("at", &self.at, zone);
+        let at = fields.instant("at", &self.at, zone);
         let has_both = !self.month.trim().is_empty() && !self.at.trim().is_empty();
         let is_blank = self.month.trim().is_empty() && self.at.trim().is_empty();
         if has_both || is_blank {

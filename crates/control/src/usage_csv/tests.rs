@@ -1,6 +1,7 @@
 use domain::ids::TenantId;
 use domain::reports::MonthState;
 use domain::usage::TokenUsage;
+use futures_util::stream::{self, StreamExt};
 use uuid::Uuid;
 
 use super::*;
@@ -159,7 +160,7 @@ async fn a_report_that_breaks_off_has_no_line_of_totals() {
 
 #[tokio::test]
 async fn many_rows_are_all_there_in_order() {
-    let count = 3 * ROWS_PER_CHUNK + 1;
+    let count = 1_000;
     let rows = (0..count).map(|_| Ok(row("Acme", totals(1, 1)))).collect();
     let (text, _) = collected(rows, totals(count as u64, count as i64)).await;
     let numbers: Vec<String> = csv::Reader::from_reader(text.as_bytes())

@@ -1,0 +1,216 @@
+//! The JSON API under `/api/v1`: what programs may do of what people do in the console, by the same operations.
+//!
+//! Every route is a row of [`routes`], with the permission that it asks of a management token and the parameters that its
+//! query may have; `openapi.json` describes the same rows, and a test compares both. A route to come is a row there, a
+//! handler in the file of its noun and a path in the description. No cookie is looked at, so no page of another site can
+//! use a session here.
+
+mod adjustments;
+mod body;
+mod call;
+mod entries;
+mod openapi;
+mod problem;
+mod query;
+mod rejections;
+mod reports;
+mod settlements;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::handler::Handler;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, any, get, post};
+use chrono::{DateTime, Utc};
+use domain::management_tokens::Permission;
+use http::header::{self, HeaderValue};
+use http::{HeaderName, Method};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::Control;
+use call::Rules;
+use problem::Problem;
+
+/// Calls that are answered at once; half of the connections that API and console share. Those beyond wait.
+const CALLS_MAX: usize = 8;
+/// How long a call waits for its turn.
+const TURN_WAIT: Duration = Duration::from_secs(3);
+/// How long the head of an answer may take. The body of a report has a bound of its own.
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// What every route can reach. Cheap to clone.
+#[derive(Clone)]
+struct Api {
+    control: Arc<Control>,
+    now: fn() -> DateTime<Utc>,
+    turns: Arc<Semaphore>,
+}
+
+/// One route: who may call it, and with what.
+struct Route {
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the handler knows it; the description is held to it")
+    )]
+    method: Method,
+    path: &'static str,
+    /// What the token must be allowed; absent where none is asked for.
+    permission: Option<Permission>,
+    /// Fields of the query. Others are refused.
+    parameters: &'static [&'static str],
+    handler: MethodRouter<Api>,
+}
+
+impl Route {
+    /// A route that anybody may read.
+    fn open<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            permission: None,
+            parameters: &[],
+            handler: get(handler),
+        }
+    }
+
+    fn get<T: 'static>(
+        path: &'static str,
+        permission: Permission,
+        parameters: &'static [&'static str],
+        handler: impl Handler<T, Api>,
+    ) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            permission: Some(permission),
+            parameters,
+            handler: get(handler),
+        }
+    }
+
+    fn post<T: 'static>(path: &'static str, permission: Permission, handler: impl Handler<T, Api>) -> Self {
+        Self {
+            method: Method::POST,
+            path,
+            permission: Some(permission),
+            parameters: &[],
+            handler: post(handler),
+        }
+    }
+}
+
+/// All routes.
+fn routes() -> Vec<Route> {
+    use Permission::{AdjustmentsWrite, LedgerRead, ReportsRead};
+    vec![
+        Route::open("/api/openapi.json", openapi::show),
+        Route::get(
+            "/api/v1/reports/monthly",
+            ReportsRead,
+            &reports::PARAMETERS,
+            reports::monthly,
+        ),
+        Route::get(
+            "/api/v1/settlements",
+            LedgerRead,
+            &settlements::PARAMETERS,
+            settlements::list,
+        ),
+        Route::get("/api/v1/settlements/{id}", LedgerRead, &[], settlements::show),
+        Route::get(
+            "/api/v1/rejections",
+            LedgerRead,
+            &rejections::PARAMETERS,
+            rejections::list,
+        ),
+        Route::get("/api/v1/rejections/{id}", LedgerRead, &[], rejections::show),
+        Route::get(
+            "/api/v1/adjustments",
+            LedgerRead,
+            &adjustments::PARAMETERS,
+            adjustments::list,
+        ),
+        Route::post("/api/v1/adjustments", AdjustmentsWrite, adjustments::book),
+    ]
+}
+
+/// The API as one router, with everything below `/api`. The caller serves it with connection information, so that the
+/// audit log knows from where a token was used.
+pub fn router(control: Arc<Control>, now: fn() -> DateTime<Utc>) -> Router {
+    let api = Api {
+        control,
+        now,
+        turns: Arc::new(Semaphore::new(CALLS_MAX)),
+    };
+    let mut router = Router::new();
+    for route in routes() {
+        let rules = Rules {
+            permission: route.permission,
+            parameters: route.parameters,
+        };
+        let admit = middleware::from_fn_with_state((api.clone(), rules), call::admit);
+        router = router.route(route.path, route.handler.route_layer(admit));
+    }
+    router
+        .route("/api", any(not_found))
+        .route("/api/", any(not_found))
+        .route("/api/{*rest}", any(not_found))
+        .method_not_allowed_fallback(method_not_allowed)
+        // From the innermost to the outermost.
+        .layer(middleware::from_fn_with_state(api.clone(), within_bounds))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn(protect))
+        .with_state(api)
+}
+
+async fn not_found() -> Problem {
+    Problem::not_found("there is nothing under this path; /api/openapi.json lists what there is")
+}
+
+async fn method_not_allowed() -> Problem {
+    Problem::method_not_allowed()
+}
+
+fn panicked(_panic: Box<dyn Any + Send>) -> Response {
+    tracing::error!("a call of the API panicked");
+    Problem::internal().into_response()
+}
+
+/// A turn among the calls that are answered at once, and a bound on the answer's head.
+async fn within_bounds(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let Ok(Ok(_turn)) = timeout(TURN_WAIT, api.turns.acquire()).await else {
+        return Problem::busy("too many calls at this moment; try again in a few seconds").into_response();
+    };
+    match timeout(ANSWER_WAIT, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Problem::busy("this takes too long: the database does not answer").into_response(),
+    }
+}
+
+/// Answers are other people's figures: never stored, never taken for something else.
+async fn protect(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    let fixed: [(HeaderName, &str); 3] = [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'",
+        ),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! The fields of a call's query, read one by one; what is wrong with them is said all at once. A field that a route does
+//! not know is refused: a filter that is mistyped must not let everything through.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use url::form_urlencoded;
+
+use crate::ControlError;
+use crate::fields::Fields;
+
+/// The longest value, in characters.
+const VALUE_CHARS_MAX: usize = 500;
+/// Entries on one page unless told otherwise.
+const LIMIT_DEFAULT: u32 = 50;
+
+/// What a call's query says.
+#[derive(Clone, Debug)]
+pub(super) struct Query {
+    values: Vec<(&'static str, String)>,
+}
+
+impl Query {
+    /// Reads a query that may have these fields; empty ones count as absent.
+    pub(super) fn read(text: &str, known: &'static [&'static str]) -> Result<Self, ControlError> {
+        let mut fields = Fields::default();
+        let mut values = Vec::new();
+        for (name, value) in form_urlencoded::parse(text.as_bytes()) {
+            let Some(known) = known.iter().find(|known| **known == name) else {
+                let message = match known {
+                    [] => "there are no parameters here".to_owned(),
+                    known => format!("there is no such parameter; there are {}", known.join(", ")),
+                };
+                let name: String = name.chars().take(VALUE_CHARS_MAX).collect();
+                fields.refuse(name, message);
+                continue;
+            };
+            if value.chars().count() > VALUE_CHARS_MAX {
+                fields.refuse(*known, format!("at most {VALUE_CHARS_MAX} characters"));
+            } else if value.chars().any(char::is_control) {
+                fields.refuse(*known, "without control characters");
+            } else if !value.is_empty() {
+                values.push((*known, value.into_owned()));
+            }
+        }
+        fields.check()?;
+        Ok(Self { values })
+    }
+
+    /// Every value of a field.
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        let values = self.values.iter();
+        values
+            .filter(move |(field, _)| *field == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a field that stands once.
+    pub(super) fn text(&self, fields: &mut Fields, name: &'static str) -> Option<String> {
+        let mut values = self.all(name);
+        let value = values.next().map(str::to_owned);
+        if values.next().is_some() {
+            fields.refuse(name, "write this parameter once");
+        }
+        value
+    }
+
+    /// One of a few words, or another text that says itself what it should be.
+    pub(super) fn word<T>(&self, fields: &mut Fields, name: &'static str) -> Option<T>
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
+        let text = self.text(fields, name)?;
+        fields.word(name, &text)
+    }
+
+    /// An id.
+    pub(super) fn id<T: FromStr>(&self, fields: &mut Fields, name: &'static str) -> Option<T> {
+        let text = self.text(fields, name)?;
+        let id = text.parse().ok();
+        if id.is_none() {
+            fields.refuse(name, "write the whole id, such as 0198c5e2-1b5a-7c3e-9d0f-2a4b6c8d0e1f");
+        }
+        id
+    }
+
+    /// An instant.
+    pub(super) fn instant(&self, fields: &mut Fields, name: &'static str, zone: Tz) -> Option<DateTime<Utc>> {
+        let text = self.text(fields, name)?;
+        // A plus sign that was not encoded has become a blank.
+        let text = text.replace(' ', "+");
+        fields.instant(name, &text, zone)
+    }
+
+    /// How many entries a page has, at most `entries_max`.
+    pub(super) fn limit(&self, fields: &mut Fields, entries_max: u32) -> u32 {
+        let Some(text) = self.text(fields, "limit") else {
+            return LIMIT_DEFAULT.min(entries_max);
+        };
+        match text.parse() {
+            Ok(limit) if (1..=entries_max).contains(&limit) => limit,
+            _ => {
+                fields.refuse("limit", format!("between 1 and {entries_max}"));
+                LIMIT_DEFAULT
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

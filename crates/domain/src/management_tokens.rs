@@ -1,0 +1,133 @@
+//! Management tokens: what programs show at the JSON API, `tg-mgmt-<public id>-<secret><checksum>`, and what they may do
+//! there.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::key_text::SecretHash;
+use crate::secret_text::{self, Malformed, RANDOM_BYTES};
+
+const PREFIX: &str = "tg-mgmt-";
+
+/// One thing that a token may do. Not called a scope: that is a node of the quota tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Permission {
+    /// Read reports.
+    #[serde(rename = "reports:read")]
+    ReportsRead,
+    /// Read settlements, rejections and adjustments.
+    #[serde(rename = "ledger:read")]
+    LedgerRead,
+    /// Book adjustments.
+    #[serde(rename = "adjustments:write")]
+    AdjustmentsWrite,
+}
+
+impl Permission {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::ReportsRead, Self::LedgerRead, Self::AdjustmentsWrite];
+
+    /// The word in SQL, JSON and forms.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ReportsRead => "reports:read",
+            Self::LedgerRead => "ledger:read",
+            Self::AdjustmentsWrite => "adjustments:write",
+        }
+    }
+
+    /// Whether only a token for the whole installation can have it: what operators alone may do.
+    pub fn is_for_operators(self) -> bool {
+        match self {
+            Self::ReportsRead | Self::LedgerRead => false,
+            Self::AdjustmentsWrite => true,
+        }
+    }
+}
+
+impl fmt::Display for Permission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The text is no permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a permission is one of reports:read, ledger:read, adjustments:write")]
+pub struct UnknownPermission;
+
+impl FromStr for Permission {
+    type Err = UnknownPermission;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|permission| permission.as_str() == text)
+            .ok_or(UnknownPermission)
+    }
+}
+
+/// A whole token, secret included. As with a key, showing the secret is a deliberate call of [`TokenText::reveal`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenText(String);
+
+/// Random bytes that [`TokenText::generate`] wants.
+pub const TOKEN_RANDOM_BYTES: usize = RANDOM_BYTES;
+
+/// The text cannot be a token of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MalformedToken {
+    /// Another prefix, length or alphabet.
+    #[error("this is no management token (they look like tg-mgmt-<id>-<secret>)")]
+    Shape,
+    /// The checksum does not match: a character is wrong or missing.
+    #[error("this management token is mistyped or cut off")]
+    Checksum,
+}
+
+impl TokenText {
+    /// A new token from random bytes.
+    pub fn generate(random: &[u8; TOKEN_RANDOM_BYTES]) -> Self {
+        Self(secret_text::generate(PREFIX, random))
+    }
+
+    /// Reads a token; checks shape and checksum, not whether it exists.
+    pub fn parse(text: &str) -> Result<Self, MalformedToken> {
+        secret_text::check(PREFIX, text).map_err(|malformed| match malformed {
+            Malformed::Shape => MalformedToken::Shape,
+            Malformed::Checksum => MalformedToken::Checksum,
+        })?;
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The part that may be shown and logged.
+    pub fn public_id(&self) -> &str {
+        secret_text::public_id(PREFIX, &self.0)
+    }
+
+    /// What is stored instead of the secret.
+    pub fn hash(&self) -> SecretHash {
+        SecretHash::of(&self.0)
+    }
+
+    /// The whole text, to be shown once to whoever issued it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for TokenText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TokenText({PREFIX}{}-..)", self.public_id())
+    }
+}
+
+/// How a token is shown everywhere after it was issued: `tg-mgmt-<public id>-…`.
+pub fn masked(public_id: &str) -> String {
+    secret_text::masked(PREFIX, public_id)
+}
+
+#[cfg(test)]
+mod tests;
