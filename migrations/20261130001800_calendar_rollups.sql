@@ -250,9 +250,12 @@ language sql as $$
     on conflict (day, tenant_id, model, priority) do update set refusals = kept.refusals + excluded.refusals
 $$;
 
+-- A batch adds to rows that are there and makes others, which are two calls: one after the other, so that nobody holds rows
+-- of the first and waits for those of another's second.
 create function follow_settlement_rollups() returns trigger
 language plpgsql as $$
 begin
+    perform pg_advisory_xact_lock(hashtext('tollgate.settlement_sums'));
     case tg_op
         when 'INSERT' then
             perform roll_up_settlements((select array_agg(row(added.*)::settlement_rollups) from added), null);
@@ -270,6 +273,7 @@ $$;
 create function follow_rejection_rollups() returns trigger
 language plpgsql as $$
 begin
+    perform pg_advisory_xact_lock(hashtext('tollgate.rejection_sums'));
     case tg_op
         when 'INSERT' then
             perform roll_up_rejections((select array_agg(row(added.*)::rejection_rollups) from added), null);

@@ -135,10 +135,19 @@ async fn a_month_stands_beside_the_month_before_and_the_budgets() {
     assert_eq!(&lines[2][at("row")], "total");
     assert_eq!(&lines[2][at("month_before_requests")], "3");
 
-    // Nothing ran for long, and there is still something to compare with.
+    // Whoever has gone stands beside what there was of them.
     let next = Month::containing(Utc::now(), chrono_tz::UTC).next();
-    let table = operator.visit(&format!("/reports?month={next}&show=money")).await;
-    assert!(table.content().contains("Nothing happened in this month."));
+    let page = operator.visit(&format!("/reports?month={next}&show=money")).await;
+    let table = page.table(&["Tenant", "Charged", "Month before", "Change"]);
+    assert_eq!(table.cell("Rich", "Change"), "\u{2212}100 %");
+    assert_eq!(money(&table.cell("Rich", "Month before")), charged);
+    let later = next.next();
+    let page = operator.visit(&format!("/reports?month={later}")).await;
+    assert!(
+        page.content().contains("Nothing happened in this month."),
+        "{}",
+        page.content()
+    );
 }
 
 #[tokio::test]

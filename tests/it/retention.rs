@@ -254,7 +254,7 @@ async fn operators_decide_how_long_entries_are_kept_and_pages_say_so() {
     assert!(auditor.page.forms("/console/settings/retention").is_empty());
     let refused = tollgate
         .control()
-        .set_retention(&stranger(), kept.version, None, Utc::now())
+        .set_retention(&stranger(), kept.version, None, true, Utc::now())
         .await;
     assert!(matches!(refused, Err(ControlError::Forbidden)), "{refused:?}");
 }

@@ -51,7 +51,8 @@ pub fn daily_bars_beside(
 fn draw(days: &[(NaiveDate, Nanos)], earlier: &[Nanos], svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
     let height = |amount: &Nanos| amount.0.max(0) as f64 / NANOS_PER_UNIT as f64;
     let values: Vec<f64> = days.iter().map(|(_, amount)| height(amount)).collect();
-    let earlier: Vec<f64> = earlier.iter().take(days.len()).map(height).collect();
+    let earlier: Vec<f64> = earlier.iter().map(height).collect();
+    let width = days.len().max(earlier.len()).max(1) as f64;
     let top = ceiling(values.iter().chain(&earlier).copied().fold(0.0, f64::max));
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     let mut chart = ChartBuilder::on(&root)
@@ -59,7 +60,7 @@ fn draw(days: &[(NaiveDate, Nanos)], earlier: &[Nanos], svg: &mut String) -> Res
         .margin_right(4)
         .x_label_area_size(26)
         .y_label_area_size(52)
-        .build_cartesian_2d(0.0..days.len().max(1) as f64, 0.0..top)?;
+        .build_cartesian_2d(0.0..width, 0.0..top)?;
     let label = |position: &f64| day_label(days, *position);
     chart
         .configure_mesh()

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::handler::Handler;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -30,7 +30,7 @@ use chrono::{DateTime, Utc};
 use domain::management_tokens::Permission;
 use http::header::{self, HeaderValue};
 use http::{HeaderName, Method};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -40,6 +40,8 @@ use problem::Problem;
 
 /// Calls that are answered at once; half of the connections that API and console share. Those beyond wait.
 const CALLS_MAX: usize = 8;
+/// Tokens that are looked at at once: strangers take no turn of those who are let in.
+const TOKENS_LOOKED_AT_MAX: usize = 4;
 /// How long a call waits for its turn.
 const TURN_WAIT: Duration = Duration::from_secs(3);
 /// How long the head of an answer may take. The body of a report has a bound of its own.
@@ -50,7 +52,10 @@ const ANSWER_WAIT: Duration = Duration::from_secs(30);
 struct Api {
     control: Arc<Control>,
     now: fn() -> DateTime<Utc>,
+    /// Turns of callers who have shown a token that works.
     turns: Arc<Semaphore>,
+    /// Turns of those whose token is being looked at.
+    doors: Arc<Semaphore>,
 }
 
 /// One route: who may call it, and with what.
@@ -148,6 +153,7 @@ pub fn router(control: Arc<Control>, now: fn() -> DateTime<Utc>) -> Router {
         control,
         now,
         turns: Arc::new(Semaphore::new(CALLS_MAX)),
+        doors: Arc::new(Semaphore::new(TOKENS_LOOKED_AT_MAX)),
     };
     let mut router = Router::new();
     for route in routes() {
@@ -164,7 +170,7 @@ pub fn router(control: Arc<Control>, now: fn() -> DateTime<Utc>) -> Router {
         .route("/api/{*rest}", any(not_found))
         .method_not_allowed_fallback(method_not_allowed)
         // From the innermost to the outermost.
-        .layer(middleware::from_fn_with_state(api.clone(), within_bounds))
+        .layer(middleware::from_fn(within_bounds))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn(protect))
         .with_state(api)
@@ -183,11 +189,18 @@ fn panicked(_panic: Box<dyn Any + Send>) -> Response {
     Problem::internal().into_response()
 }
 
-/// A turn among the calls that are answered at once, and a bound on the answer's head.
-async fn within_bounds(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let Ok(Ok(_turn)) = timeout(TURN_WAIT, api.turns.acquire()).await else {
-        return Problem::busy("too many calls at this moment; try again in a few seconds").into_response();
-    };
+/// A turn among those who are answered at once.
+async fn turn(turns: &Semaphore) -> Result<SemaphorePermit<'_>, Problem> {
+    match timeout(TURN_WAIT, turns.acquire()).await {
+        Ok(Ok(turn)) => Ok(turn),
+        _ => Err(Problem::busy(
+            "too many calls at this moment; try again in a few seconds",
+        )),
+    }
+}
+
+/// A bound on the answer's head.
+async fn within_bounds(request: Request, next: Next) -> Response {
     match timeout(ANSWER_WAIT, next.run(request)).await {
         Ok(response) => response,
         Err(_) => Problem::busy("this takes too long: the database does not answer").into_response(),

@@ -112,7 +112,7 @@ impl From<LiveError> for ControlError {
 
 impl From<StoreError> for ControlError {
     fn from(error: StoreError) -> Self {
-        if error.is_transient() {
+        if error.is_transient() || error.is_in_the_way() {
             return Self::Unavailable(error);
         }
         if matches!(error, StoreError::TooSlow(_)) {

@@ -92,8 +92,9 @@ impl Control {
         let previous = rows.limits.iter().find(|old| old.slot() == limit.slot());
         if let Some(previous) = previous {
             limit.id = previous.id;
-            limit.increase = previous.increase;
+            limit.increase = previous.increase_beside(limit.value);
             limits::update(&mut transaction, &limit).await?;
+            end_increase(&mut transaction, previous, &limit).await?;
         } else {
             require_room(room(&rows), "dimension")?;
             limits::insert(&mut transaction, &limit, now).await?;
@@ -210,9 +211,11 @@ impl Control {
                     // Burst, mode and gates of a limit that somebody refined stay.
                     let limit = Limit {
                         value,
+                        increase: previous.increase_beside(value),
                         ..previous.clone()
                     };
                     limits::update(transaction, &limit).await?;
+                    end_increase(transaction, previous, &limit).await?;
                 }
                 (None, Some(value)) => {
                     require_room(room, field_of(dimension))?;
@@ -302,6 +305,14 @@ impl Control {
             Reach::Own(own, person) => key.tenant_id == own && key.owner_id == Some(person),
         }))
     }
+}
+
+/// Ends the increase that a limit had and that the new one has not.
+async fn end_increase(transaction: &mut Transaction, previous: &Limit, limit: &Limit) -> Result<(), ControlError> {
+    if previous.increase.is_some() && limit.increase.is_none() {
+        limits::set_increase(transaction, limit.id, None).await?;
+    }
+    Ok(())
 }
 
 /// That the node exists. An end user needs no record, so any name of one will do. A tenant has no tenants below it.

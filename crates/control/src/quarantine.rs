@@ -97,6 +97,8 @@ impl Control {
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
         actor.require_operator()?;
+        // Postgres takes no NUL.
+        let note = note.replace('\0', "\u{fffd}");
         let note = note.trim();
         if note.is_empty() || note.chars().count() > NOTE_CHARS_MAX {
             let message = format!("say in at most {NOTE_CHARS_MAX} characters what was done about it");

@@ -25,12 +25,14 @@ impl Control {
     }
 
     /// Keeps entries for so many full months beside the current one, or all of them. Field `months`, 1 to [`MONTHS_MAX`].
-    /// What is dropped does not come back when it is raised later.
+    /// What is dropped does not come back when it is raised later, so that a shorter time wants a word of its own: field
+    /// `confirmed`.
     pub async fn set_retention(
         &self,
         actor: &Actor,
         version: i64,
         months: Option<u16>,
+        is_confirmed: bool,
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
         actor.require_operator()?;
@@ -44,6 +46,17 @@ impl Control {
         let mut transaction = self.store.begin().await?;
         lock(&mut transaction, version).await?;
         let before = retention::retention_months(&mut transaction).await?;
+        if let Some(months) = months
+            && before.is_none_or(|before| months < before)
+            && !is_confirmed
+        {
+            let from = domain::retention::entries_from(now, self.zone().await?, months);
+            let message = format!(
+                "this drops the entries of months that ended before {} and they do not come back; tick the box to do it",
+                from.format("%-d %B %Y")
+            );
+            return Err(ControlError::field("confirmed", message));
+        }
         retention::update_retention(&mut transaction, months).await?;
         let change = changed("settings.retention", json!(before), json!(months));
         self.note(&mut transaction, actor, now, change).await?;

@@ -69,11 +69,14 @@ impl Head {
     }
 }
 
+/// How a row is written.
+type RowWriter<R> = Box<dyn Fn(&R) -> Map<String, Value> + Send>;
+
 /// Rows as they come, between a head and sums.
 struct RowsJson<R> {
     head: Map<String, Value>,
     totals: Map<String, Value>,
-    row: Box<dyn Fn(&R) -> Map<String, Value> + Send>,
+    row: RowWriter<R>,
     rows_written: u64,
 }
 

@@ -393,6 +393,13 @@ impl Limit {
             .filter(|increase| at < increase.until && increase.value > self.value)
     }
 
+    /// The increase that stays when the limit's own value becomes `value`: none when it is lowered, which is meant to hold at
+    /// once, and none that is not above it, which would come back with the next lower value.
+    pub fn increase_beside(&self, value: u64) -> Option<Increase> {
+        self.increase
+            .filter(|increase| value >= self.value && value < increase.value)
+    }
+
     /// The value in force at `at`, never below the ordinary one.
     pub fn value_at(&self, at: DateTime<Utc>) -> u64 {
         self.increase_at(at).map_or(self.value, |increase| increase.value)

@@ -33,6 +33,8 @@ const COUNTERS_WAIT_MS: u64 = 2_000;
 const RESTART_PAUSE_MS: u64 = 1_000;
 /// The pause after a failed reading of budgets, in milliseconds.
 const BUDGETS_RETRY_MS: u64 = 1_000;
+/// Budgets are read again so many milliseconds after the ledger was adjusted.
+const ADJUSTED_PAUSE_MS: u64 = 500;
 /// New budgets are read again after so many milliseconds: by then the journal has shipped what came before them.
 const BEGUN_PAUSE_MS: u64 = 2_000;
 
@@ -213,9 +215,9 @@ async fn keep_budgets(gateway: Arc<Gateway>) {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(pause_ms)) => {}
             // Whatever a shared store has lost, the ledger knows.
-            () = gateway.limits.forgot() => {}
-            // A credit opens a spent budget, a debit closes one: at once, and not within the minute.
-            () = gateway.budgets.adjusted() => {}
+            () = gateway.limits.forgot() => has_looked_at_ended = false,
+            // A credit opens a spent budget, a debit closes one: soon, and not within the minute; several at once count together.
+            () = gateway.budgets.adjusted() => tokio::time::sleep(Duration::from_millis(ADJUSTED_PAUSE_MS)).await,
             () = gateway.budgets.begun() => tokio::time::sleep(Duration::from_millis(BEGUN_PAUSE_MS)).await,
         }
     }

@@ -14,6 +14,7 @@ use chrono::{DateTime, Utc};
 use domain::error_chain::chain;
 use domain::ids::TenantId;
 use domain::limits::{Dimension, Scope};
+use domain::periods::Span;
 use ledger::Journal;
 use limits::{BegunBudgets, BudgetKey, LifeSigns, Limits, Now};
 use store::budgets::{BudgetFilter, Spent};
@@ -257,7 +258,8 @@ impl Budgets {
         let mut unset = Vec::new();
         for (key, spent) in wanted.iter().zip(&sums.spent) {
             let spent = spent_in(key.dimension, spent);
-            self.see(policy, key, spent, now.wall);
+            // The period may have ended while it was read, and with it an increase.
+            self.see(policy, key, spent, now.wall.min(last_instant(key.span)));
             // Somebody's journal is not in Postgres as far as a first base has to contain it.
             let is_early = !is_complete && begun.closed.contains(key);
             if is_early
@@ -293,7 +295,7 @@ impl Budgets {
         let filters: Vec<BudgetFilter> = keys.iter().map(|key| filter(key, policy)).collect();
         let sums = self.store.budgets_spent(&filters).await?;
         for (key, spent) in keys.iter().zip(&sums.spent) {
-            self.see(policy, key, spent_in(key.dimension, spent), key.span.start);
+            self.see(policy, key, spent_in(key.dimension, spent), last_instant(key.span));
         }
         Ok(())
     }
@@ -368,6 +370,11 @@ pub fn budgets_in_force(
             (key, filter)
         })
         .collect()
+}
+
+/// The last instant of a period, whose value its budget ended with.
+fn last_instant(span: Span) -> DateTime<Utc> {
+    span.end - chrono::Duration::nanoseconds(1)
 }
 
 fn spent_in(dimension: Dimension, spent: &Spent) -> i64 {

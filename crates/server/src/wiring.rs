@@ -56,6 +56,8 @@ const FAREWELL_WAIT: Duration = Duration::from_secs(1);
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
 /// How long a page of the console may take. Its download of a report has a bound of its own.
 const PAGE_WAIT: Duration = Duration::from_secs(30);
+/// Old entries are dropped by a clock that is no further from Postgres's, in hours.
+const CLOCKS_APART_HOURS_MAX: i64 = 1;
 /// How often partitions are made ahead and what has ended deleted.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(600);
 
@@ -572,7 +574,13 @@ impl House {
         let done = async {
             self.store.ensure_partitions(now).await?;
             while self.control.delete_expired(now).await? > 0 {}
-            self.control.tend_ledger(now).await?;
+            // What is dropped does not come back: not by a clock that nobody else has.
+            let elsewhere = self.store.now().await?;
+            if (now - elsewhere).abs() > chrono::Duration::hours(CLOCKS_APART_HOURS_MAX) {
+                tracing::error!(%now, %elsewhere, "this clock and Postgres's are far apart; old entries stay");
+            } else {
+                self.control.tend_ledger(now).await?;
+            }
             anyhow::Ok(())
         };
         if let Err(error) = done.await {

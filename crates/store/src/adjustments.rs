@@ -42,9 +42,19 @@ pub struct AdjustmentPage {
     pub next: Option<AdjustmentCursor>,
 }
 
+/// How long an adjustment waits for others, in milliseconds.
+const LOCK_WAIT_MS: u32 = 3_000;
+
 /// Lets nobody else adjust the ledger until the transaction ends, and tells gateways, once it is committed, to read again
 /// what budgets have spent. Before anything is read on which an adjustment depends.
 pub async fn lock(transaction: &mut Transaction) -> Result<(), StoreError> {
+    // Whoever changes the policy waits for this, and must not wait for those who make roll-ups anew.
+    sqlx::query!(
+        r#"select set_config('lock_timeout', $1, true) as "set!""#,
+        LOCK_WAIT_MS.to_string(),
+    )
+    .fetch_one(&mut **transaction)
+    .await?;
     // The trigger stamps the version.
     sqlx::query!("update adjustment_mark set policy_version = policy_version")
         .execute(&mut **transaction)

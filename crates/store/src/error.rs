@@ -60,7 +60,7 @@ impl StoreError {
 
     /// Whether another transaction was in the way of a change of tables: a deadlock, a serialisation failure, a lock that was
     /// not had in time, or a table that somebody else has just made, detached or dropped.
-    pub(crate) fn is_in_the_way(&self) -> bool {
+    pub fn is_in_the_way(&self) -> bool {
         match self {
             Self::Conflict(_) => true,
             Self::Query(error) => {

@@ -48,6 +48,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use sqlx::Connection as _;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use tokio::sync::Semaphore;
@@ -166,6 +167,16 @@ impl Store {
         in_time(PING_WAIT_MS, async {
             sqlx::query!("select 1 as one").fetch_one(&self.pool).await?;
             Ok(())
+        })
+        .await
+    }
+
+    /// What time it is by Postgres's clock.
+    pub async fn now(&self) -> Result<DateTime<Utc>, StoreError> {
+        in_time(PING_WAIT_MS, async {
+            Ok(sqlx::query_scalar!(r#"select now() as "now!""#)
+                .fetch_one(&self.pool)
+                .await?)
         })
         .await
     }

@@ -8,6 +8,8 @@ use crate::{Store, StoreError, Transaction, in_time};
 
 /// The most that are listed.
 pub const QUARANTINED_MAX: i64 = 200;
+/// How long it may take to say how many there are, in milliseconds.
+const COUNT_WAIT_MS: u64 = 2_000;
 /// How long a gap may take to be written down, in milliseconds.
 const GAP_WAIT_MS: u64 = 5_000;
 
@@ -108,13 +110,16 @@ impl From<RawRow> for QuarantineRow {
 impl Store {
     /// How many of one gateway's records are in quarantine and not yet dealt with.
     pub async fn count_quarantined_of(&self, instance: &str) -> Result<u64, StoreError> {
-        let count = sqlx::query_scalar!(
-            r#"select count(*) as "count!" from ledger_quarantine where resolved_at is null and instance = $1"#,
-            instance,
-        )
-        .fetch_one(self.pool())
-        .await?;
-        Ok(unsigned(count))
+        in_time(COUNT_WAIT_MS, async {
+            let count = sqlx::query_scalar!(
+                r#"select count(*) as "count!" from ledger_quarantine where resolved_at is null and instance = $1"#,
+                instance,
+            )
+            .fetch_one(self.pool())
+            .await?;
+            Ok(unsigned(count))
+        })
+        .await
     }
 
     /// Those that nobody has dealt with, the oldest first, and then the others, the latest first; at most

@@ -475,23 +475,7 @@ pub(crate) async fn read_totals(
     if let Some(row) = read_rows(connection, source, &whole, 1).await?.into_iter().next() {
         return Ok((row.totals, row.before));
     }
-    // Without any row there is none beside which the span before could stand.
-    let mut before = Before::default();
-    if let Some(span) = query.before {
-        let earlier = ReportQuery {
-            span,
-            before: None,
-            ..whole
-        };
-        let source = Sources::of(connection, &earlier, source.now).await?;
-        if let Some(row) = read_rows(connection, source, &earlier, 1).await?.into_iter().next() {
-            before = Before {
-                requests: row.totals.requests,
-                charged: row.totals.charged(),
-            };
-        }
-    }
-    Ok((Totals::default(), before))
+    Ok((Totals::default(), Before::default()))
 }
 
 fn rows<'c>(
@@ -588,6 +572,34 @@ fn rows<'c>(
                 -- What was answered from the record was not refused.
                 and code <> 'replayed'
         ),
+        kept_before as not materialized (
+            select
+                case when $1 then tenant_id else '00000000-0000-0000-0000-000000000000' end as tenant_id,
+                case when $2 then user_id else '' end as user_id,
+                case when $3 then key_id else '00000000-0000-0000-0000-000000000000' end as key_id,
+                case when $4 then model else '' end as model,
+                case when $5 then priority else '' end as priority,
+                requests, cost_nanos + adjusted_cost_nanos as charged_nanos
+            from (
+                select tenant_id, user_id, key_id, model, priority, requests, cost_nanos, adjusted_cost_nanos
+                from settlement_month_rollups
+                where month = $16
+                    and grain = $21
+                union all
+                select tenant_id, user_id, key_id, model, priority, requests, cost_nanos, adjusted_cost_nanos
+                from settlement_rollups
+                where $16::date is null
+                    and bucket_start >= $17::timestamptz
+                    and bucket_start < $18::timestamptz
+            ) as sources
+            where ($8::uuid is null or tenant_id = $8)
+                and ($9::uuid is null or user_id = $9::text
+                or key_id in (select keys.id from keys where owner_id = $9))
+                and ($10::text is null or user_id = $10)
+                and ($11::uuid is null or key_id = $11)
+                and ($12::text is null or model = $12)
+                and ($13::text is null or priority = $13)
+        ),
         -- Which rows there will be, by little, so that all figures are made for those alone.
         grouped as (
             select tenant_id, user_id, key_id, model, priority, charged_nanos, ran
@@ -599,6 +611,10 @@ fn rows<'c>(
             full join (
                 select distinct tenant_id, user_id, key_id, model, priority from kept_refusals
             ) as refusing using (tenant_id, user_id, key_id, model, priority)
+            -- Whoever has gone stands beside what there was of them.
+            full join (
+                select distinct tenant_id, user_id, key_id, model, priority from kept_before
+            ) as gone using (tenant_id, user_id, key_id, model, priority)
             order by coalesce(charged_nanos, 0) desc, coalesce(ran, 0) desc, tenant_id, user_id, key_id, model, priority
             limit $14
         ),
@@ -655,35 +671,9 @@ fn rows<'c>(
         ),
         used_before as (
             select
-                tenant_id, user_id, key_id, model, priority, sum(kept_before.requests) as before_requests, sum(kept_before.charged_nanos) as before_charged_nanos
-            from (
-                select
-                case when $1 then tenant_id else '00000000-0000-0000-0000-000000000000' end as tenant_id,
-                case when $2 then user_id else '' end as user_id,
-                case when $3 then key_id else '00000000-0000-0000-0000-000000000000' end as key_id,
-                case when $4 then model else '' end as model,
-                case when $5 then priority else '' end as priority,
-                    requests, cost_nanos + adjusted_cost_nanos as charged_nanos
-                from (
-                    select tenant_id, user_id, key_id, model, priority, requests, cost_nanos, adjusted_cost_nanos
-                    from settlement_month_rollups
-                    where month = $16
-                        and grain = $21
-                    union all
-                    select tenant_id, user_id, key_id, model, priority, requests, cost_nanos, adjusted_cost_nanos
-                    from settlement_rollups
-                    where $16::date is null
-                        and bucket_start >= $17::timestamptz
-                        and bucket_start < $18::timestamptz
-                ) as sources
-            where ($8::uuid is null or tenant_id = $8)
-                and ($9::uuid is null or user_id = $9::text
-                    or key_id in (select keys.id from keys where owner_id = $9))
-                and ($10::text is null or user_id = $10)
-                and ($11::uuid is null or key_id = $11)
-                and ($12::text is null or model = $12)
-                and ($13::text is null or priority = $13)
-            ) as kept_before
+                tenant_id, user_id, key_id, model, priority, sum(kept_before.requests) as before_requests,
+                sum(kept_before.charged_nanos) as before_charged_nanos
+            from kept_before
             join grouped using (tenant_id, user_id, key_id, model, priority)
             group by tenant_id, user_id, key_id, model, priority
         )
@@ -732,7 +722,7 @@ fn rows<'c>(
         left join people on people.id::text = grouped.user_id
         left join lateral (
             -- The narrowest: the node's own, its tenant's for each of its kind, its plan's.
-            select case when increase_until > $22 then increase_value else value end as value
+            select case when increase_until > $22 then greatest(value, increase_value) else value end as value
             from limits
             where $19::text is not null
                 and limits.removed_at is null

@@ -11,6 +11,8 @@ use crate::{Store, StoreError, Transaction, in_time};
 
 /// How long a step waits for others to leave a table, in milliseconds: so long those that come meanwhile wait, too.
 const LOCK_WAIT_MS: u64 = 500;
+/// How long it keeps others from a table at most, in milliseconds.
+const HOLD_MS_MAX: u64 = 5_000;
 /// How long a step may take altogether, in milliseconds.
 const STEP_WAIT_MS: u64 = 30_000;
 /// Entries that are deleted in one transaction.
@@ -238,14 +240,16 @@ impl Store {
     async fn step(&self, change: Change<'_>) -> Result<Option<i64>, StoreError> {
         let done = in_time(STEP_WAIT_MS, async {
             let mut transaction = self.begin().await?;
-            execute(&mut transaction, format!("set local lock_timeout = {LOCK_WAIT_MS}")).await?;
+            let bounds =
+                format!("set local lock_timeout = {LOCK_WAIT_MS}; set local statement_timeout = {HOLD_MS_MAX}");
+            execute(&mut transaction, bounds).await?;
             let moved = change.make(&mut transaction).await?;
             transaction.commit().await?;
             Ok(moved)
         });
         match done.await {
             Ok(moved) => Ok(Some(moved)),
-            Err(error) if error.is_in_the_way() => Ok(None),
+            Err(error) if error.is_in_the_way() || matches!(error, StoreError::TooSlow(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }

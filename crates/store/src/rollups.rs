@@ -6,7 +6,7 @@ use domain::ledger::LATENCY_BOUNDS_MS;
 use domain::periods::Span;
 use uuid::Uuid;
 
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, Transaction};
 
 mod calendar;
 mod rebuild;
@@ -41,6 +41,9 @@ impl Store {
     /// Adds up every entry of `span` (on 15-minute boundaries) again and compares, in one snapshot. Reads the whole span.
     pub async fn rollup_differences(&self, span: Span) -> Result<Vec<RollupDifference>, StoreError> {
         let mut snapshot = self.begin_snapshot().await?;
+        let Some(span) = kept_part(&mut snapshot, span).await? else {
+            return Ok(Vec::new());
+        };
         let settlements = sqlx::query_as!(
             DifferenceRow,
             r#"
@@ -155,6 +158,19 @@ impl Store {
             .chain(rejections.into_iter().map(named("rejection_rollups")))
             .collect())
     }
+}
+
+/// The part of a span whose entries are kept, and stay until the transaction ends: who drops months waits for a table to
+/// itself, and says beforehand from when on entries are there.
+pub(crate) async fn kept_part(transaction: &mut Transaction, span: Span) -> Result<Option<Span>, StoreError> {
+    sqlx::query!("lock table settlements, rejections in access share mode")
+        .execute(&mut **transaction)
+        .await?;
+    let kept_from = sqlx::query_scalar!("select entries_from from ledger_retention")
+        .fetch_optional(&mut **transaction)
+        .await?;
+    let start = kept_from.map_or(span.start, |kept_from| span.start.max(kept_from));
+    Ok((start < span.end).then_some(Span { start, ..span }))
 }
 
 /// What differs, of this table.

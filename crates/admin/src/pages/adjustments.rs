@@ -863,6 +863,10 @@ pub struct AdjustForm {
     text: AdjustmentText,
 }
 
+/// What an operator is told who corrects what somebody else has just corrected.
+const ADJUSTED_MEANWHILE: &str = "Somebody else has adjusted this request meanwhile, and nothing was booked. Open the request \
+                                  again: its page has their adjustment, and a correction from there is made beside it.";
+
 /// Corrects a request.
 #[server(prefix = "/console", endpoint = "ledger/correct")]
 pub async fn correct_request(#[server(flatten)] form: CorrectForm) -> Result<(), ServerFnError> {
@@ -878,7 +882,12 @@ pub async fn correct_request(#[server(flatten)] form: CorrectForm) -> Result<(),
             let booking = form.why.booking()?;
             let control = &visit.state.control;
             let booked = control.correct_request(visit.actor()?, id, version, &draft, &booking, visit.now());
-            on_the_form(booked.await)?;
+            match on_the_form(booked.await) {
+                Ok(_) => {}
+                // To book it all the same would be a second correction, and not a change of the first.
+                Err(ControlError::Conflict { .. }) => return Err(Refused::Form(ADJUSTED_MEANWHILE.to_owned())),
+                Err(error) => return Err(error.into()),
+            }
             Ok::<_, Refused>(Done::say(format!("/ledger/{id}"), "The adjustment was booked."))
         },
     )

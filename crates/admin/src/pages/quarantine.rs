@@ -1,11 +1,10 @@
 //! Records of journals that Postgres would not take, and gaps: what they say, why they are here, and what can be done.
 
-use control::quarantine::{QUARANTINED_MAX, QuarantineRow, ShippedAgain};
+use control::quarantine::{NOTE_CHARS_MAX, QUARANTINED_MAX, QuarantineRow, ShippedAgain};
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
-use crate::form::{Field, Filled};
 use crate::page::{self, Page};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press};
@@ -114,11 +113,6 @@ fn text_of(row: &QuarantineRow) -> Option<String> {
 }
 
 fn actions(row: &QuarantineRow) -> AnyView {
-    let form = Filled::blank(CloseForm {
-        instance: row.instance.clone(),
-        seq: row.seq.to_string(),
-        note: String::new(),
-    });
     let ship = (!row.is_gap()).then(|| {
         view! {
             <form class="actions" method="post" action=ShipAgain::PATH>
@@ -131,14 +125,14 @@ fn actions(row: &QuarantineRow) -> AnyView {
     view! {
         {ship}
         <form class="form" method="post" action=CloseQuarantined::PATH>
-            <input type="hidden" name="instance" value=form.values.instance.clone() />
-            <input type="hidden" name="seq" value=form.values.seq.clone() />
-            {form.text(
-                Field::new("note", "What was done about it")
-                    .required()
-                    .hint("For example the adjustment that books it, or why there is nothing to book."),
-                &form.values.note,
-            )}
+            <input type="hidden" name="instance" value=row.instance.clone() />
+            <input type="hidden" name="seq" value=row.seq.to_string() />
+            // Many such forms are on one page, so that the label holds its field.
+            <label class="field">
+                <span>"What was done about it"</span>
+                <input type="text" name="note" required maxlength=NOTE_CHARS_MAX.to_string() />
+                <span class="hint">"For example the adjustment that books it, or why there is nothing to book."</span>
+            </label>
             <div class="actions">
                 <button class="button" type="submit">"Mark as resolved"</button>
             </div>

@@ -100,7 +100,8 @@ pub async fn csv(Extension(visit): Extension<Visit>) -> Response {
 async fn file(visit: &Visit) -> Result<Response, PageError> {
     let visitor = visit.visitor()?;
     let (asked, problem) = Asked::read(visit, visitor);
-    if problem.is_some() {
+    // A file by tag has no narrower filter than the tenant's, and must not look as if it had.
+    if problem.is_some() || tag(visit).is_some() && asked.is_narrowed() {
         return Err(PageError::Malformed);
     }
     let control = &visit.state.control;
@@ -178,7 +179,7 @@ async fn choices(
     let problem = problem.map(|problem| view! { <p class="notice notice-bad" role="alert">{problem}</p> });
     let previous = address_of(query.month.previous(), asked, tag);
     let next = address_of(query.month.next(), asked, tag);
-    let kept = kept_fields(asked);
+    let kept = tag.is_none().then(|| kept_fields(asked));
     let has_next = query.month < Month::containing(visit.now(), visit.format.zone());
     Ok(view! {
         {problem}

@@ -204,6 +204,16 @@ fn retention(visit: &Visit, visitor: &Visitor, kept: &RetentionRow) -> AnyView {
         let form = Filled::new(visit.draft.clone(), SetRetention::PATH, || RetentionForm {
             version: kept.version.to_string(),
             months: kept.months.map(|months| months.to_string()).unwrap_or_default(),
+            confirmed: String::new(),
+        });
+        let unconfirmed = form.error("confirmed").map(|message| {
+            view! {
+                <p class="notice notice-warning" role="alert">{message}</p>
+                <label class="check">
+                    <input type="checkbox" name="confirmed" value="yes" />
+                    <span>"Drop what is older"</span>
+                </label>
+            }
         });
         let version = form.version(&form.values.version, &kept.version.to_string()).to_owned();
         view! {
@@ -216,6 +226,7 @@ fn retention(visit: &Visit, visitor: &Visitor, kept: &RetentionRow) -> AnyView {
                         .hint("1 to 1200. Empty keeps everything. What was dropped does not come back."),
                     &form.values.months,
                 )}
+                {unconfirmed}
                 <div class="actions">
                     <button class="button button-primary" type="submit">"Save"</button>
                 </div>
@@ -318,6 +329,7 @@ pub async fn set_rehearsal(#[server(flatten)] form: RehearsalForm) -> Result<(),
 pub struct RetentionForm {
     version: String,
     months: String,
+    confirmed: String,
 }
 
 /// Sets how long entries are kept.
@@ -337,7 +349,7 @@ pub async fn set_retention(#[server(flatten)] form: RetentionForm) -> Result<(),
             visit
                 .state
                 .control
-                .set_retention(visit.actor()?, version, months, visit.now())
+                .set_retention(visit.actor()?, version, months, form.confirmed == "yes", visit.now())
                 .await?;
             let done = match months {
                 Some(_) => "Saved. Older months are dropped within the next quarter of an hour.",

@@ -9,9 +9,9 @@ use chrono::{DateTime, Utc};
 use domain::management_tokens::{Permission, TokenText};
 use http::{HeaderMap, header};
 
-use super::Api;
 use super::problem::Problem;
 use super::query::Query;
+use super::{Api, turn};
 use crate::Actor;
 use crate::management_tokens::ShownToken;
 
@@ -43,6 +43,10 @@ pub(super) async fn admit(State((api, rules)): State<(Api, Rules)>, mut request:
             Ok(call) => request.extensions_mut().insert(call),
             Err(problem) => return problem.into_response(),
         };
+        return match turn(&api.turns).await {
+            Ok(_turn) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        };
     }
     next.run(request).await
 }
@@ -56,6 +60,7 @@ async fn begin(
     parameters: &'static [&'static str],
 ) -> Result<Call, Problem> {
     let (token, now) = (token?, (api.now)());
+    let _door = turn(&api.doors).await?;
     let actor = match api.control.shown_management_token(&token, peer, now).await? {
         ShownToken::Works(actor) => actor,
         ShownToken::Ended(why) => return Err(Problem::unauthorized(why)),

@@ -90,8 +90,12 @@ impl Query {
     /// An instant.
     pub(super) fn instant(&self, fields: &mut Fields, name: &'static str, zone: Tz) -> Option<DateTime<Utc>> {
         let text = self.text(fields, name)?;
-        // A plus sign that was not encoded has become a blank.
-        let text = text.replace(' ', "+");
+        // A plus sign of an offset that was not encoded has become a blank.
+        let text = if text.contains('T') {
+            text.replace(' ', "+")
+        } else {
+            text
+        };
         fields.instant(name, &text, zone)
     }
 

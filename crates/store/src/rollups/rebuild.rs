@@ -3,14 +3,18 @@
 use domain::ledger::LATENCY_BOUNDS_MS;
 use domain::periods::Span;
 
+use super::kept_part;
 use crate::{Store, StoreError};
 
 impl Store {
     /// Replaces every 15-minute roll-up of `span` (on 15-minute boundaries) by what its entries add up to; the sums by month
-    /// and day follow. Entries that are shipped meanwhile wait. To be called span by span: an hour of a busy installation is
+    /// and day follow. What has no entries any more stays as it is. Entries that are shipped meanwhile wait. To be called span by span: an hour of a busy installation is
     /// some ten thousand rows.
     pub async fn rebuild_rollups(&self, span: Span) -> Result<(), StoreError> {
         let mut transaction = self.begin().await?;
+        let Some(span) = kept_part(&mut transaction, span).await? else {
+            return Ok(());
+        };
         sqlx::query!(
             "lock table settlement_rollups, rehearsal_rollups, tag_rollups, rejection_rollups
              in share row exclusive mode"

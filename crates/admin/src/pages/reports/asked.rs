@@ -121,6 +121,12 @@ impl Asked {
         (asked, problem)
     }
 
+    /// Whether it is about less than a tenant's requests.
+    pub(super) fn is_narrowed(&self) -> bool {
+        let filter = &self.query.filter;
+        filter.user.is_some() || filter.key.is_some() || filter.model.is_some() || filter.priority.is_some()
+    }
+
     /// The page's address.
     pub(super) fn address(&self) -> String {
         self.under(PATH, true)

@@ -315,8 +315,10 @@ impl<'a> Cells<'a> {
 
 /// How much more or less than the month before.
 fn change(charged: Nanos, before: Nanos) -> String {
+    // Credits may have brought the month before below zero, of which there are no percents.
     if before.0 <= 0 {
-        return if charged.0 > 0 { "new".to_owned() } else { String::new() };
+        let is_new = before.0 == 0 && charged.0 > 0;
+        return if is_new { "new".to_owned() } else { String::new() };
     }
     signed_percent((charged.0 - before.0) as f64 * 100.0 / before.0 as f64)
 }

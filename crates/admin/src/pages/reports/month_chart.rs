@@ -31,19 +31,19 @@ pub(super) fn month_chart(report: &MonthlyReport, format: &Format) -> AnyView {
             ().into_any()
         }
     };
-    let rows = days
-        .iter()
-        .enumerate()
-        .map(|(at, day)| {
-            let before = earlier.get(at).map(|day| format.money(day.charged));
+    // The month before may be longer.
+    let rows = (0..days.len().max(earlier.len()))
+        .map(|at| {
+            let (day, before) = (days.get(at), earlier.get(at));
+            let name = day.or(before).map(|day| format::day(day.day));
             view! {
                 <tr>
-                    <th scope="row">{format::day(day.day)}</th>
-                    <td class="number">{format.money(day.charged)}</td>
-                    <td class="number">{before}</td>
-                    <td class="number">{format::count(day.requests)}</td>
-                    <td class="number">{format::signed_count(day.tokens)}</td>
-                    <td class="number">{format::count(day.refused_requests)}</td>
+                    <th scope="row">{name}</th>
+                    <td class="number">{day.map(|day| format.money(day.charged))}</td>
+                    <td class="number">{before.map(|day| format.money(day.charged))}</td>
+                    <td class="number">{day.map(|day| format::count(day.requests))}</td>
+                    <td class="number">{day.map(|day| format::signed_count(day.tokens))}</td>
+                    <td class="number">{day.map(|day| format::count(day.refused_requests))}</td>
                 </tr>
             }
             .into_any()

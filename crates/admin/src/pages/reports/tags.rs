@@ -85,6 +85,11 @@ pub(super) async fn page(
         );
         view! { <p class="notice notice-warning">{text}</p> }
     });
+    let widened = report.is_narrowed().then(|| view! {
+        <p class="notice notice-warning">
+            "By a tag, the requests of all users, keys, models and priorities are counted: a report by tag is narrowed to a tenant only."
+        </p>
+    });
     let listed = if found.report.totals == TagTotals::default() {
         table::empty("No request ran in this month.", ().into_any())
     } else {
@@ -98,6 +103,7 @@ pub(super) async fn page(
         )}
         {tabs(PATH)}
         {choices(visit, visitor, report, Some(&asked.name), problem).await?}
+        {widened}
         {state_line(&found.report.completeness, format)}
         {cut}
         {listed}
