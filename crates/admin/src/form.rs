@@ -110,7 +110,7 @@ impl<F> Filled<F> {
         }
     }
 
-    fn error(&self, name: &str) -> Option<String> {
+    pub fn error(&self, name: &str) -> Option<String> {
         self.errors
             .iter()
             .find(|(field, _)| field == name)
