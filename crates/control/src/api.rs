@@ -207,16 +207,19 @@ async fn within_bounds(request: Request, next: Next) -> Response {
     }
 }
 
-/// Answers are other people's figures: never stored, never taken for something else.
+/// Answers are other people's figures: never stored, never taken for something else. To browsers, which follow a link to the
+/// description, they say the same as the console's.
 async fn protect(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
-    let fixed: [(HeaderName, &str); 3] = [
+    let fixed: [(HeaderName, &str); 5] = [
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "same-origin"),
         (
             header::CONTENT_SECURITY_POLICY,
-            "default-src 'none'; frame-ancestors 'none'",
+            "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
         ),
     ];
     for (name, value) in fixed {
