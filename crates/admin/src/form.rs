@@ -110,6 +110,7 @@ impl<F> Filled<F> {
         }
     }
 
+    /// What is wrong with a field, if anything.
     pub fn error(&self, name: &str) -> Option<String> {
         self.errors
             .iter()
