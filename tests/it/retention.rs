@@ -229,6 +229,11 @@ async fn operators_decide_how_long_entries_are_kept_and_pages_say_so() {
     );
     let form = operator.visit("/settings").await.form("/console/settings/retention");
     let page = operator.send(&form.fill("months", "2")).await;
+    assert!(page.content().contains("they do not come back"), "{}", page.content());
+    assert!(page.content().contains("All entries are kept."), "nothing was saved");
+    let form = page.form("/console/settings/retention");
+    assert_eq!(form.value("months"), "2", "what was typed is still there");
+    let page = operator.send(&form.tick("confirmed", "yes")).await;
     assert!(page.content().contains("2 full months"), "{}", page.content());
 
     // A month that was over long ago.

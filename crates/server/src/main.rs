@@ -25,13 +25,15 @@ async fn main() -> ExitCode {
         Command::Ledger {
             command: LedgerCommand::Verify(args),
         } => {
-            logging::start(LogFormat::Text, "warn");
+            // A ledger takes its time.
+            logging::start(LogFormat::Text, "warn,sqlx=error");
             return ledger::verify(args).await;
         }
         Command::Ledger {
             command: LedgerCommand::Export(args),
         } => {
-            logging::start(LogFormat::Text, "warn");
+            // A ledger takes its time.
+            logging::start(LogFormat::Text, "warn,sqlx=error");
             ledger_export::export(args).await
         }
         Command::Operator {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use domain::ledger::JournalRecord;
+use uuid::Uuid;
 
 use super::recovery::glance;
 use super::{Journal, REQUEST_BYTES, ending_bytes};
@@ -17,6 +18,9 @@ use crate::state::{Facts, Hole, Meaning, OpenHolds, State};
 
 /// Segments that may wait for the end of an old hold. With more, the hold is written again at the end of the journal.
 pub(super) const SEGMENTS_HELD_MAX: usize = 8;
+
+/// The end of [`distance`].
+const DISTANCE_MAX: u64 = 1_000_000;
 
 /// Where the record behind `after_seq` starts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -283,7 +287,7 @@ impl Journal {
         finished
     }
 
-    /// Writes everything again with numbers above `mark`. What Postgres has already, it recognises by the entries' keys.
+    /// Writes everything again with numbers well above `mark`. What Postgres has already, it recognises by the entries' keys.
     fn renumber_above(&self, state: &mut State, mark: u64) -> io::Result<()> {
         tracing::error!(
             mark,
@@ -293,7 +297,7 @@ impl Journal {
         );
         // First what has been promised its numbers: they are given anew with the others.
         self.pay_owed(state)?;
-        let first_seq = state.next_seq.max(mark.saturating_add(1));
+        let first_seq = state.next_seq.max(mark.saturating_add(1)).saturating_add(distance());
         // Killed before the end, the next start does all of it again, instead of taking the old numbers for shipped.
         state.has_met_postgres = false;
         self.directory.set_mark(&Mark {
@@ -431,4 +435,11 @@ fn unreadable(seq: u64, bytes: &[u8]) -> Entry {
             reason: "the journal is damaged here".to_owned(),
         },
     }
+}
+
+/// How far above a foreign mark numbers begin anew, by chance: of two that count on from the same mark, one would come to the
+/// other's marks and take them for its own. Numbers are microseconds, so this is less than a second of them.
+fn distance() -> u64 {
+    // The low bits of a version 7 UUID are random.
+    Uuid::now_v7().as_u128() as u64 % DISTANCE_MAX
 }

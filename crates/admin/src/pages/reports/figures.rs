@@ -12,6 +12,8 @@ use super::asked::{Asked, Figures};
 use crate::format::{self, Format};
 use crate::table::{self, Column, figures, meter, words};
 
+/// Where a budget stands among the figures that have one: behind what is measured against it.
+const BEFORE_BUDGET: usize = 3;
 /// Shares of requests whose latencies are shown.
 const QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
 
@@ -176,14 +178,15 @@ impl<'a> Cells<'a> {
         let fixed: &[&str] = match self.figures {
             Figures::Summary => &[
                 "Requests",
+                "Charged",
+                "Change",
+                "Cost",
+                "Adjusted",
                 "Failed",
                 "Refused",
                 "Input",
                 "From cache",
                 "Output",
-                "Cost",
-                "Adjusted",
-                "Charged",
             ],
             Figures::Tokens => &[
                 "Requests",
@@ -197,11 +200,11 @@ impl<'a> Cells<'a> {
                 "All",
             ],
             Figures::Money => &[
-                "Cost",
-                "Adjusted",
                 "Charged",
                 "Month before",
                 "Change",
+                "Cost",
+                "Adjusted",
                 "Expected",
                 "Estimate off by",
             ],
@@ -220,13 +223,11 @@ impl<'a> Cells<'a> {
             ],
         };
         let mut titles: Vec<String> = fixed.iter().map(|title| (*title).to_owned()).collect();
-        match self.figures {
-            Figures::Summary => titles.push("Change".to_owned()),
-            Figures::Refusals => titles.extend(self.reasons.iter().map(|code| format::words(code))),
-            _ => {}
+        if self.figures == Figures::Refusals {
+            titles.extend(self.reasons.iter().map(|code| format::words(code)));
         }
         if self.shows_budgets() {
-            titles.extend(["Budget", "Used"].map(str::to_owned));
+            titles.splice(BEFORE_BUDGET..BEFORE_BUDGET, ["Budget", "Used"].map(str::to_owned));
         }
         titles
     }
@@ -248,18 +249,18 @@ impl<'a> Cells<'a> {
         };
         let change = || change(totals.charged(), before.charged);
         let count = format::count;
-        let mut cells: Vec<String> = match self.figures {
+        let cells: Vec<String> = match self.figures {
             Figures::Summary => vec![
                 count(totals.requests),
+                money(totals.charged()),
+                change(),
+                money(totals.cost),
+                money(totals.adjusted_cost),
                 count(totals.failed_requests),
                 count(totals.refused_requests()),
                 count(usage.input_tokens()),
                 count(usage.cache_read_tokens),
                 count(usage.output_tokens),
-                money(totals.cost),
-                money(totals.adjusted_cost),
-                money(totals.charged()),
-                change(),
             ],
             Figures::Tokens => vec![
                 count(totals.requests),
@@ -273,11 +274,11 @@ impl<'a> Cells<'a> {
                 format::signed_count(totals.charged_tokens()),
             ],
             Figures::Money => vec![
-                money(totals.cost),
-                money(totals.adjusted_cost),
                 money(totals.charged()),
                 money(before.charged),
                 change(),
+                money(totals.cost),
+                money(totals.adjusted_cost),
                 money(totals.expected_cost),
                 totals.estimate_error_percent().map_or_else(String::new, signed_percent),
             ],
@@ -297,19 +298,19 @@ impl<'a> Cells<'a> {
                     .collect()
             }
         };
-        let mut used = None;
+        let mut cells: Vec<AnyView> = cells.into_iter().map(|cell| cell.into_any()).collect();
         if self.shows_budgets() {
-            cells.push(budget.as_ref().map_or_else(String::new, |(budget, _)| money(*budget)));
+            let amount = budget.as_ref().map(|(budget, _)| money(*budget)).into_any();
             let percent =
                 budget.and_then(|(budget, label)| Some((format::percent(totals.charged().0, budget.0)?, label)));
             let meter = percent.map(|(percent, label)| view! { {format!("{percent} %")} {meter(percent, &label)} });
-            used = Some(view! { <td class="number">{meter}</td> });
+            cells.splice(BEFORE_BUDGET..BEFORE_BUDGET, [amount, meter.into_any()]);
         }
-        let cells = cells
+        cells
             .into_iter()
             .map(|cell| view! { <td class="number">{cell}</td> })
-            .collect_view();
-        view! { {cells} {used} }.into_any()
+            .collect_view()
+            .into_any()
     }
 }
 
