@@ -46,8 +46,8 @@ async fn main() -> anyhow::Result<()> {
         keys: arguments.keys,
         users: arguments.users,
     };
-    let month = made::make(&tollgate, &size).await?;
     let mut operator = Window::operator(&tollgate).await;
+    let month = made::make(&tollgate, &size).await?;
     measured::measure(&tollgate, &mut operator, month).await?;
     if arguments.serve {
         println!(
