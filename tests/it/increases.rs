@@ -2,9 +2,9 @@
 
 use chrono::{DateTime, Datelike as _, Days, Duration, NaiveDate, Utc};
 use chrono_tz::Tz;
-use control::limits::{NodeLimits, last_day};
+use control::limits::{IncreaseDraft, NodeLimits, last_day};
 use domain::ids::TenantId;
-use domain::limits::{Limit, Scope, Target};
+use domain::limits::{Dimension, Limit, Scope, Target};
 use domain::people::Role;
 use domain::periods::end_of_day;
 use store::audit::AuditFilter;
@@ -13,7 +13,7 @@ use test_support::clock::zone_at_noon;
 use test_support::console::Window;
 use test_support::fleet::{Fleet, until};
 use test_support::http::Browser;
-use test_support::tollgate::{CHAT_PATH, Options, Tollgate, chat_body};
+use test_support::tollgate::{CHAT_PATH, Options, Tollgate, chat_body, limit};
 
 use crate::fleet::shared;
 
@@ -294,4 +294,47 @@ async fn an_increase_that_is_over_vanishes_from_the_pages_and_does_not_count_as_
     let page = operator.visit(&format!("/limits?of=user:{tenant}/anna")).await;
     assert!(!page.content().contains("900"), "{}", page.content());
     assert!(page.content().contains("600"));
+}
+
+#[tokio::test]
+async fn a_lowered_value_holds_at_once_and_an_increase_that_was_passed_does_not_come_back() {
+    let tollgate = Tollgate::start().await;
+    let (tenant, _) = tollgate.tenant_with_key(NodeLimits::default()).await;
+    let target = Target::Node(Scope::Tenant(tenant));
+    let in_force = async || budget(&tollgate, tenant).await.value_at(Utc::now());
+    let actor = tollgate.actor();
+    let mut version = 0;
+    // Set, increased, then set to this: what is in force, and after one more to 150.
+    for (value, with_it, later) in [
+        (120, 200, 200),
+        (80, 80, 150),
+        (0, 0, 150),
+        (200, 200, 150),
+        (300, 300, 150),
+    ] {
+        version = tollgate
+            .set_limit(target.clone(), version, &limit(Dimension::BudgetTokens, 100))
+            .await;
+        let id = budget(&tollgate, tenant).await.id;
+        let draft = IncreaseDraft {
+            value: 200,
+            last_day: Utc::now().date_naive() + Days::new(3),
+            reason: "a fair".into(),
+        };
+        let increased = tollgate
+            .control()
+            .increase_limit(&actor, &target, version, id, &draft, Utc::now());
+        version = increased.await.expect("an increase");
+        // Each version that is answered is the one to go on with.
+        version = tollgate
+            .set_limit(target.clone(), version, &limit(Dimension::BudgetTokens, value))
+            .await;
+        assert_eq!(in_force().await, with_it, "{value}");
+        version = tollgate
+            .set_limit(target.clone(), version, &limit(Dimension::BudgetTokens, 150))
+            .await;
+        assert_eq!(in_force().await, later, "{value}");
+        let cleared = tollgate.control().clear_limit(&actor, &target, version, id, Utc::now());
+        version = cleared.await.expect("it is cleared");
+    }
 }

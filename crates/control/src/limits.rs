@@ -94,7 +94,6 @@ impl Control {
             limit.id = previous.id;
             limit.increase = previous.increase_beside(limit.value);
             limits::update(&mut transaction, &limit).await?;
-            end_increase(&mut transaction, previous, &limit).await?;
         } else {
             require_room(room(&rows), "dimension")?;
             limits::insert(&mut transaction, &limit, now).await?;
@@ -215,7 +214,6 @@ impl Control {
                         ..previous.clone()
                     };
                     limits::update(transaction, &limit).await?;
-                    end_increase(transaction, previous, &limit).await?;
                 }
                 (None, Some(value)) => {
                     require_room(room, field_of(dimension))?;
@@ -305,14 +303,6 @@ impl Control {
             Reach::Own(own, person) => key.tenant_id == own && key.owner_id == Some(person),
         }))
     }
-}
-
-/// Ends the increase that a limit had and that the new one has not.
-async fn end_increase(transaction: &mut Transaction, previous: &Limit, limit: &Limit) -> Result<(), ControlError> {
-    if previous.increase.is_some() && limit.increase.is_none() {
-        limits::set_increase(transaction, limit.id, None).await?;
-    }
-    Ok(())
 }
 
 /// That the node exists. An end user needs no record, so any name of one will do. A tenant has no tenants below it.

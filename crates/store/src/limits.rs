@@ -1,8 +1,8 @@
 //! Limits on the nodes of the quota tree and on classes of nodes.
 
 use chrono::{DateTime, Utc};
-use domain::ids::{LimitId, TenantId};
-use domain::limits::{DEFAULT_WINDOW_SECONDS, Increase, Limit, Target};
+use domain::ids::TenantId;
+use domain::limits::{DEFAULT_WINDOW_SECONDS, Limit, Target};
 use domain::periods::Period;
 use domain::priority::Priority;
 use sqlx::PgExecutor;
@@ -118,7 +118,8 @@ pub async fn update(transaction: &mut Transaction, limit: &Limit) -> Result<(), 
     sqlx::query!(
         "update limits
          set value = $2, burst = $3, mode = $4, gate_lower_percent = $5, gate_upper_percent = $6,
-             gate_upper_waits = $7, threshold_percents = $8, version = version + 1
+             gate_upper_waits = $7, threshold_percents = $8, increase_value = $9, increase_until = $10,
+             version = version + 1
          where id = $1",
         limit.id.0,
         stored.value,
@@ -128,23 +129,10 @@ pub async fn update(transaction: &mut Transaction, limit: &Limit) -> Result<(), 
         stored.gate_upper_percent,
         limit.gates.is_some_and(|gates| gates.upper_waits),
         &stored.threshold_percents,
-    )
-    .execute(&mut **transaction)
-    .await?;
-    Ok(())
-}
-
-/// Lets a limit have a higher value for a while, or not any more.
-pub async fn set_increase(
-    transaction: &mut Transaction,
-    id: LimitId,
-    increase: Option<Increase>,
-) -> Result<(), StoreError> {
-    sqlx::query!(
-        "update limits set increase_value = $2, increase_until = $3, version = version + 1 where id = $1",
-        id.0,
-        increase.map(|increase| i64::try_from(increase.value).unwrap_or(i64::MAX)),
-        increase.map(|increase| increase.until),
+        limit
+            .increase
+            .map(|increase| i64::try_from(increase.value).unwrap_or(i64::MAX)),
+        limit.increase.map(|increase| increase.until),
     )
     .execute(&mut **transaction)
     .await?;

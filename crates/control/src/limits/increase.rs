@@ -118,7 +118,7 @@ impl Control {
             increase: Some(checked(draft, limit, now, zone)?),
             ..limit.clone()
         };
-        limits::set_increase(&mut transaction, id, increased.increase).await?;
+        limits::update(&mut transaction, &increased).await?;
         let change = Change {
             after: Some(json!({ "limit": shown(&increased), "reason": draft.reason })),
             ..changed("limit.increase", target, Some(limit), None)
@@ -150,7 +150,7 @@ impl Control {
             increase: None,
             ..limit.clone()
         };
-        limits::set_increase(&mut transaction, id, None).await?;
+        limits::update(&mut transaction, &ended).await?;
         let change = changed("limit.end_increase", target, Some(limit), Some(&ended));
         self.note(&mut transaction, actor, now, change).await?;
         commit(transaction).await?;
