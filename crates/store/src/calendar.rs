@@ -5,7 +5,7 @@ use chrono_tz::{IANA_TZDB_VERSION, Tz};
 use domain::periods::{Span, day_start};
 use sqlx::PgConnection;
 
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, Transaction};
 
 /// The first month with days in the calendar. Reports of months before it add up 15-minute roll-ups.
 const FIRST_DAY: NaiveDate = NaiveDate::from_ymd_opt(2020, 1, 1).expect("a date");
@@ -27,6 +27,30 @@ impl Store {
         patient.close().await;
         prepared
     }
+
+    /// Makes the sums by month and day of the billing month that begins with `first_day` anew from the 15-minute roll-ups, in
+    /// one transaction. Entries that are shipped meanwhile wait. Nothing is left where the calendar has no such month.
+    pub async fn rebuild_calendar(&self, first_day: NaiveDate) -> Result<(), StoreError> {
+        let mut transaction = self.begin().await?;
+        keep_writers_out(&mut transaction).await?;
+        for statement in [
+            sqlx::query!("delete from settlement_month_rollups where month = $1", first_day),
+            sqlx::query!("delete from rejection_month_rollups where month = $1", first_day),
+            sqlx::query!(
+                "delete from settlement_day_rollups where day >= $1 and day < $1::date + interval '1 month'",
+                first_day,
+            ),
+            sqlx::query!(
+                "delete from rejection_day_rollups where day >= $1 and day < $1::date + interval '1 month'",
+                first_day,
+            ),
+        ] {
+            statement.execute(&mut *transaction).await?;
+        }
+        fill_month(&mut transaction, first_day).await?;
+        transaction.commit().await?;
+        Ok(())
+    }
 }
 
 async fn prepare(pool: &sqlx::PgPool, zone: Tz) -> Result<(), StoreError> {
@@ -37,10 +61,7 @@ async fn prepare(pool: &sqlx::PgPool, zone: Tz) -> Result<(), StoreError> {
     if is_current(&mut transaction, zone).await? {
         return Ok(());
     }
-    // Whoever writes roll-ups meanwhile would add to sums that are about to be made of what they wrote.
-    sqlx::query!("lock table settlement_rollups, rejection_rollups in share row exclusive mode")
-        .execute(&mut *transaction)
-        .await?;
+    keep_writers_out(&mut transaction).await?;
     for statement in [
         sqlx::query!("delete from billing_days"),
         sqlx::query!("delete from settlement_month_rollups"),
@@ -60,26 +81,7 @@ async fn prepare(pool: &sqlx::PgPool, zone: Tz) -> Result<(), StoreError> {
     .await?;
     sqlx::query!("analyze billing_days").execute(&mut *transaction).await?;
     for month in months_with_rollups(&mut transaction).await? {
-        for statement in [
-            sqlx::query!(
-                "insert into settlement_month_rollups select * from sum_settlement_months($1)",
-                month
-            ),
-            sqlx::query!(
-                "insert into settlement_day_rollups select * from sum_settlement_days($1)",
-                month
-            ),
-            sqlx::query!(
-                "insert into rejection_month_rollups select * from sum_rejection_months($1)",
-                month
-            ),
-            sqlx::query!(
-                "insert into rejection_day_rollups select * from sum_rejection_days($1)",
-                month
-            ),
-        ] {
-            statement.execute(&mut *transaction).await?;
-        }
+        fill_month(&mut transaction, month).await?;
     }
     sqlx::query!(
         "insert into billing_calendar (time_zone, tz_version)
@@ -91,6 +93,39 @@ async fn prepare(pool: &sqlx::PgPool, zone: Tz) -> Result<(), StoreError> {
     .execute(&mut *transaction)
     .await?;
     transaction.commit().await?;
+    Ok(())
+}
+
+/// Whoever writes roll-ups meanwhile would add to sums that are about to be made of what they wrote.
+async fn keep_writers_out(transaction: &mut Transaction) -> Result<(), StoreError> {
+    sqlx::query!("lock table settlement_rollups, rejection_rollups in share row exclusive mode")
+        .execute(&mut **transaction)
+        .await?;
+    Ok(())
+}
+
+/// The sums of a month that has none yet.
+async fn fill_month(transaction: &mut Transaction, first_day: NaiveDate) -> Result<(), StoreError> {
+    for statement in [
+        sqlx::query!(
+            "insert into settlement_month_rollups select * from sum_settlement_months($1)",
+            first_day
+        ),
+        sqlx::query!(
+            "insert into rejection_month_rollups select * from sum_rejection_months($1)",
+            first_day
+        ),
+        sqlx::query!(
+            "insert into settlement_day_rollups select * from sum_settlement_days($1)",
+            first_day
+        ),
+        sqlx::query!(
+            "insert into rejection_day_rollups select * from sum_rejection_days($1)",
+            first_day
+        ),
+    ] {
+        statement.execute(&mut **transaction).await?;
+    }
     Ok(())
 }
 

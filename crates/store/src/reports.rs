@@ -472,10 +472,8 @@ pub(crate) async fn read_totals(
         grouping: Grouping::NONE,
         ..query.clone()
     };
-    if let Some(row) = read_rows(connection, source, &whole, 1).await?.into_iter().next() {
-        return Ok((row.totals, row.before));
-    }
-    Ok((Totals::default(), Before::default()))
+    let row = read_rows(connection, source, &whole, 1).await?.into_iter().next();
+    Ok(row.map(|row| (row.totals, row.before)).unwrap_or_default())
 }
 
 fn rows<'c>(

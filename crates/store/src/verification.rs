@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, Duration, NaiveDate, Utc};
+use chrono::{DateTime, Duration, Utc};
 use domain::ids::{KeyId, TenantId, UpstreamId};
 use domain::ledger::Settlement;
 use domain::money::Nanos;
@@ -120,48 +120,6 @@ impl Store {
         }
         snapshot.commit().await?;
         Ok(checks)
-    }
-
-    /// Makes the sums by month and day of the billing month that begins with `first_day` anew from the 15-minute roll-ups, in
-    /// one transaction. Entries that are shipped meanwhile wait. Nothing is left where the calendar has no such month.
-    pub async fn rebuild_calendar(&self, first_day: NaiveDate) -> Result<(), StoreError> {
-        let mut transaction = self.begin().await?;
-        // Whoever writes roll-ups meanwhile would add to sums that are about to be made of what they wrote.
-        sqlx::query!("lock table settlement_rollups, rejection_rollups in share row exclusive mode")
-            .execute(&mut *transaction)
-            .await?;
-        for statement in [
-            sqlx::query!("delete from settlement_month_rollups where month = $1", first_day),
-            sqlx::query!("delete from rejection_month_rollups where month = $1", first_day),
-            sqlx::query!(
-                "delete from settlement_day_rollups where day >= $1 and day < $1::date + interval '1 month'",
-                first_day,
-            ),
-            sqlx::query!(
-                "delete from rejection_day_rollups where day >= $1 and day < $1::date + interval '1 month'",
-                first_day,
-            ),
-            sqlx::query!(
-                "insert into settlement_month_rollups select * from sum_settlement_months($1)",
-                first_day
-            ),
-            sqlx::query!(
-                "insert into rejection_month_rollups select * from sum_rejection_months($1)",
-                first_day
-            ),
-            sqlx::query!(
-                "insert into settlement_day_rollups select * from sum_settlement_days($1)",
-                first_day
-            ),
-            sqlx::query!(
-                "insert into rejection_day_rollups select * from sum_rejection_days($1)",
-                first_day
-            ),
-        ] {
-            statement.execute(&mut *transaction).await?;
-        }
-        transaction.commit().await?;
-        Ok(())
     }
 
     /// Settlements of `span` whose cost is not their tokens at the price that they name, rounded up once; at most
