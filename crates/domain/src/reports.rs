@@ -1,6 +1,7 @@
 //! What reports add up, and how complete they are.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,14 @@ impl Latencies {
             below = through;
         }
         None
+    }
+}
+
+impl AddAssign<&Self> for Latencies {
+    fn add_assign(&mut self, other: &Self) {
+        for (bucket, requests) in self.0.iter_mut().zip(other.0) {
+            *bucket = bucket.saturating_add(requests);
+        }
     }
 }
 
@@ -118,6 +127,33 @@ impl Totals {
     /// The mean wait for admission, in milliseconds.
     pub fn mean_queue_ms(&self) -> Option<u64> {
         self.queue_ms.checked_div(self.requests)
+    }
+}
+
+/// Adds the sums over other entries.
+impl AddAssign<&Self> for Totals {
+    fn add_assign(&mut self, other: &Self) {
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.requests, other.requests);
+        add(&mut self.failed_requests, other.failed_requests);
+        add(&mut self.unpriced_requests, other.unpriced_requests);
+        add(&mut self.estimated_requests, other.estimated_requests);
+        self.usage += &other.usage;
+        add(&mut self.expected_input_tokens, other.expected_input_tokens);
+        add(&mut self.expected_output_tokens, other.expected_output_tokens);
+        self.expected_cost += other.expected_cost;
+        self.cost += other.cost;
+        self.overrun += other.overrun;
+        add(&mut self.adjustments, other.adjustments);
+        self.adjusted_input_tokens = self.adjusted_input_tokens.saturating_add(other.adjusted_input_tokens);
+        self.adjusted_output_tokens = self.adjusted_output_tokens.saturating_add(other.adjusted_output_tokens);
+        self.adjusted_cost += other.adjusted_cost;
+        add(&mut self.queue_ms, other.queue_ms);
+        self.total_latencies += &other.total_latencies;
+        self.first_byte_latencies += &other.first_byte_latencies;
+        for (code, &refusals) in &other.refusals {
+            add(self.refusals.entry(code.clone()).or_default(), refusals);
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Token usage in classes that do not overlap.
 
+use std::ops::AddAssign;
+
 use serde::{Deserialize, Serialize};
 
 /// Where the token figures of a settlement come from.
@@ -55,5 +57,16 @@ impl TokenUsage {
     /// Input and output.
     pub fn total_tokens(&self) -> u64 {
         self.input_tokens().saturating_add(self.output_tokens)
+    }
+}
+
+impl AddAssign<&Self> for TokenUsage {
+    fn add_assign(&mut self, other: &Self) {
+        self.input_fresh_tokens = self.input_fresh_tokens.saturating_add(other.input_fresh_tokens);
+        self.cache_read_tokens = self.cache_read_tokens.saturating_add(other.cache_read_tokens);
+        self.cache_write_5m_tokens = self.cache_write_5m_tokens.saturating_add(other.cache_write_5m_tokens);
+        self.cache_write_1h_tokens = self.cache_write_1h_tokens.saturating_add(other.cache_write_1h_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.reasoning_tokens = self.reasoning_tokens.saturating_add(other.reasoning_tokens);
     }
 }

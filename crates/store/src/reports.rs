@@ -213,7 +213,10 @@ impl Store {
         let mut rows = read_rows(&mut snapshot, source, query, REPORT_ROWS_MAX + 1).await?;
         let is_cut = rows.len() > REPORT_ROWS_MAX as usize;
         rows.truncate(REPORT_ROWS_MAX as usize);
-        let (totals, before) = read_totals(&mut snapshot, source, query).await?;
+        let (totals, before) = match is_cut {
+            true => read_totals(&mut snapshot, source, query).await?,
+            false => add_up(&rows),
+        };
         let completeness = read_completeness(&mut snapshot, query.span, now).await?;
         snapshot.commit().await?;
         Ok(Report {
@@ -474,6 +477,17 @@ pub(crate) async fn read_totals(
     };
     let row = read_rows(connection, source, &whole, 1).await?.into_iter().next();
     Ok(row.map(|row| (row.totals, row.before)).unwrap_or_default())
+}
+
+/// The totals of rows that are all there are.
+fn add_up(rows: &[ReportRow]) -> (Totals, Before) {
+    let (mut totals, mut before) = (Totals::default(), Before::default());
+    for row in rows {
+        totals += &row.totals;
+        before.requests = before.requests.saturating_add(row.before.requests);
+        before.charged += row.before.charged;
+    }
+    (totals, before)
 }
 
 fn rows<'c>(

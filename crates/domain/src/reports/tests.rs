@@ -113,3 +113,53 @@ fn estimates_leave_adjustments_out() {
         }
     );
 }
+
+#[test]
+fn adding_totals_leaves_no_figure_out() {
+    let totals = Totals {
+        requests: 1,
+        failed_requests: 2,
+        unpriced_requests: 3,
+        estimated_requests: 4,
+        usage: TokenUsage {
+            input_fresh_tokens: 5,
+            cache_read_tokens: 6,
+            cache_write_5m_tokens: 7,
+            cache_write_1h_tokens: 8,
+            output_tokens: 9,
+            reasoning_tokens: 10,
+        },
+        expected_input_tokens: 11,
+        expected_output_tokens: 12,
+        expected_cost: Nanos(13),
+        cost: Nanos(14),
+        overrun: Nanos(15),
+        adjustments: 16,
+        adjusted_input_tokens: -17,
+        adjusted_output_tokens: 18,
+        adjusted_cost: Nanos(-19),
+        queue_ms: 20,
+        total_latencies: Latencies([21; LATENCY_BUCKETS]),
+        first_byte_latencies: Latencies([22; LATENCY_BUCKETS]),
+        refusals: BTreeMap::from([("rate_limit_exceeded".to_owned(), 23)]),
+    };
+    let mut sum = totals.clone();
+    sum += &totals;
+    sum += &Totals {
+        refusals: BTreeMap::from([("queue_full".to_owned(), 1)]),
+        ..Totals::default()
+    };
+    assert_eq!(sum.refusals.remove("queue_full"), Some(1));
+    let doubled = doubled(serde_json::to_value(&totals).unwrap());
+    assert_eq!(serde_json::to_value(&sum).unwrap(), doubled);
+}
+
+fn doubled(value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::Number(number) => (number.as_i64().unwrap() * 2).into(),
+        Value::Array(values) => values.into_iter().map(doubled).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, doubled(value))).collect(),
+        other => other,
+    }
+}
