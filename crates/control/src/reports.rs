@@ -92,11 +92,16 @@ impl Control {
         };
         let settings = self.settings().await?.settings;
         let zone = settings.time_zone;
-        let report = self.store.report(&stored(&query, zone), now).await?;
+        let stored = stored(&query, zone);
         let days = |month: Month| self.store.report_days(month.span(zone), &query.filter, zone);
+        let (report, days, days_before) = futures_util::try_join!(
+            self.store.report(&stored, now),
+            days(query.month),
+            days(query.month.previous()),
+        )?;
         Ok(MonthlyReport {
-            days: days(query.month).await?,
-            days_before: days(query.month.previous()).await?,
+            days,
+            days_before,
             query,
             zone,
             currency: settings.currency,

@@ -34,7 +34,7 @@ pub struct MonthlyTagReport {
 }
 
 impl Control {
-    /// The names of tags that requests of the month had, the most frequent first; at most [`TAG_NAMES_MAX`].
+    /// The names of tags that requests of the month had, in the alphabet's order; at most [`TAG_NAMES_MAX`].
     pub async fn tag_names(
         &self,
         actor: &Actor,

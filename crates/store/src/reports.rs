@@ -85,13 +85,15 @@ impl ReportQuery {
         }
     }
 
-    /// Which of a month's sums it needs.
+    /// Which of a month's sums it needs: the fewest that can still be divided and filtered as it asks.
     fn grain(&self) -> &'static str {
         let (filter, grouping) = (&self.filter, self.grouping);
-        let has_keys = grouping.user || grouping.key;
-        match has_keys || filter.owner.is_some() || filter.user.is_some() || filter.key.is_some() {
-            true => "key",
-            false => "tenant",
+        let has_users = grouping.user || filter.owner.is_some() || filter.user.is_some();
+        let has_keys = grouping.key || filter.key.is_some();
+        match (has_users, has_keys) {
+            (true, _) => "key",
+            (false, true) => "key_only",
+            (false, false) => "tenant",
         }
     }
 
