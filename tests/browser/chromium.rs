@@ -122,6 +122,15 @@ impl Chromium {
         }
     }
 
+    /// The element that the XPath finds, as soon as there is one.
+    pub(crate) async fn find_path(&self, path: &str) -> Element {
+        let found = self.client.wait().at_most(PATIENCE).for_element(Locator::XPath(path));
+        match found.await {
+            Ok(element) => element,
+            Err(error) => panic!("no `{path}` ({error}) in: {}", self.text().await),
+        }
+    }
+
     /// How many elements the selector finds now.
     pub(crate) async fn count(&self, selector: &str) -> usize {
         let found = self.client.find_all(Locator::Css(selector)).await;
@@ -158,6 +167,15 @@ impl Chromium {
             .find(&format!("form[action='{action}'] select[name='{name}']"))
             .await;
         field.select_by_label(text).await.expect("the option");
+    }
+
+    /// Goes in by the door.
+    pub(crate) async fn sign_in(&self, email: &str, password: &str) {
+        self.open("/").await;
+        self.fill("/console/sign-in", "email", email).await;
+        self.fill("/console/sign-in", "password", password).await;
+        self.send("/console/sign-in", "nav a[href='/'][aria-current='page']")
+            .await;
     }
 
     /// Sends the form with its button, and waits for what the next page has.
@@ -256,6 +274,11 @@ impl Chromium {
         let entries = entries.as_array().expect("a list");
         let complaints: Vec<&Value> = entries.iter().filter(|entry| entry["level"] != "INFO").collect();
         assert!(complaints.is_empty(), "{complaints:#?}");
+    }
+
+    /// Takes note of what a test has brought about on purpose.
+    pub(crate) async fn forget_complaints(&self) {
+        self.issue(Order::log()).await;
     }
 
     async fn devtools(&self, command: &str, parameters: Value) -> Value {

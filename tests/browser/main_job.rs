@@ -2,13 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use control::limits::NodeLimits;
 use domain::money::Nanos;
-use test_support::clock::zone_at_noon;
-use test_support::console::{OPERATOR, PASSWORD, Window};
-use test_support::tollgate::{Options, Tollgate};
+use test_support::console::{OPERATOR, PASSWORD};
 
 use crate::chromium::{Chromium, Scripts};
+use crate::installation;
 
 /// A change is in force within a second; a slow machine gets some more.
 const IN_FORCE_WITHIN: Duration = Duration::from_secs(5);
@@ -26,16 +24,10 @@ async fn a_browser_without_scripts_does_the_main_job() {
 }
 
 async fn main_job(scripts: Scripts) {
-    let tollgate = start().await;
+    let tollgate = installation::start().await;
     let chromium = Chromium::start(&tollgate.url(), scripts).await;
 
-    // The door.
-    chromium.open("/").await;
-    chromium.fill("/console/sign-in", "email", OPERATOR).await;
-    chromium.fill("/console/sign-in", "password", PASSWORD).await;
-    chromium
-        .send("/console/sign-in", "nav a[href='/'][aria-current='page']")
-        .await;
+    chromium.sign_in(OPERATOR, PASSWORD).await;
 
     // A key, and its secret.
     chromium.go("/keys").await;
@@ -118,22 +110,4 @@ async fn copy(chromium: &Chromium, scripts: Scripts, key: &str) {
         .wait_for_text(&format!("{SECRET_COPY} [role='status']"), "Copied")
         .await;
     assert_eq!(chromium.clipboard().await, key);
-}
-
-/// One operator, one tenant, one model, and what a browser loads.
-async fn start() -> Tollgate {
-    let site = std::env::var_os("TOLLGATE_SITE_DIR").map(std::path::PathBuf::from);
-    let is_built = site.is_some_and(|site| site.join("pkg/tollgate.js").exists());
-    assert!(
-        is_built,
-        "TOLLGATE_SITE_DIR names no built site; run `cargo xtask test`, which builds it and sets that"
-    );
-    let options = Options {
-        time_zone: Some(zone_at_noon()),
-        ..Options::default()
-    };
-    let tollgate = Tollgate::start_with(options).await;
-    tollgate.tenant("Research", NodeLimits::default()).await;
-    Window::operator(&tollgate).await;
-    tollgate
 }

@@ -28,6 +28,7 @@ mod jobs;
 mod ledger;
 mod ledger_export;
 mod lifecycle;
+mod live;
 mod outage;
 mod plans;
 mod policy;

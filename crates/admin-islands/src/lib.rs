@@ -2,6 +2,7 @@
 //! cannot do, and gets plain props.
 
 pub mod copy_button;
+pub mod live_figures;
 
 /// What the page's script calls once the module is loaded.
 #[cfg(feature = "hydrate")]

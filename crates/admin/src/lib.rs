@@ -13,6 +13,7 @@ pub mod error;
 pub mod form;
 pub mod format;
 pub mod limit_names;
+pub mod live;
 pub mod lookbacks;
 pub mod page;
 pub mod pages;

@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::error::{self, PageError};
 use crate::pages::{adjustments, reports};
 use crate::state::AdminState;
-use crate::{protection, session, shell, visit};
+use crate::{live, protection, session, shell, visit};
 
 /// The longest form, in bytes.
 const FORM_BYTES_MAX: usize = 32 * 1024;
@@ -27,7 +27,7 @@ const FORM_BYTES_MAX: usize = 32 * 1024;
 /// (`into_make_service_with_connect_info::<SocketAddr>()`), so that sign-ins can be throttled by address.
 pub fn router<S: SessionStore + Clone>(state: AdminState, sessions: S) -> Router {
     let options = state.options.clone();
-    let pages = generate_route_list(App);
+    let routes = generate_route_list(App);
     let context = {
         let state = state.clone();
         move || provide_context(state.clone())
@@ -37,8 +37,8 @@ pub fn router<S: SessionStore + Clone>(state: AdminState, sessions: S) -> Router
         move || shell::shell(options.clone())
     };
     let not_found = leptos_axum::render_app_async_with_context(context.clone(), document.clone());
-    Router::new()
-        .leptos_routes_with_context(&options, pages, context, document)
+    let pages = Router::new()
+        .leptos_routes_with_context(&options, routes, context, document)
         .with_state(options)
         .route(reports::CSV_PATH, get(reports::csv))
         .route(adjustments::CSV_PATH, get(adjustments::csv))
@@ -49,7 +49,10 @@ pub fn router<S: SessionStore + Clone>(state: AdminState, sessions: S) -> Router
         .layer(middleware::from_fn(protection::same_origin_writes))
         .layer(RequestBodyLimitLayer::new(FORM_BYTES_MAX))
         .layer(middleware::from_fn(too_large))
-        .layer(CatchPanicLayer::custom(panicked))
+        .layer(CatchPanicLayer::custom(panicked));
+    let live = live::router(pages.clone(), state.stopping.clone());
+    pages
+        .merge(live)
         .layer(middleware::from_fn(protection::secure_headers))
         .merge(files(&state))
 }

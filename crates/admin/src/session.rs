@@ -48,11 +48,13 @@ pub fn layer<S: SessionStore + Clone>(sessions: S, is_secure: bool) -> SessionMa
         .with_expiry(Expiry::OnInactivity(time::Duration::hours(IDLE_HOURS)))
 }
 
-/// Who is signed in, if the session is young enough and the person may still sign in.
+/// Who is signed in, if the session is young enough and the person may still sign in. A page that is open `is_use` only when
+/// somebody asks for it: its figures alone do not keep a session.
 pub async fn visitor(
     state: &AdminState,
     session: &Session,
     peer: Option<String>,
+    is_use: bool,
 ) -> Result<Option<Visitor>, PageError> {
     let Some(id) = get::<PersonId>(session, PERSON).await? else {
         return Ok(None);
@@ -68,7 +70,7 @@ pub async fn visitor(
         return Ok(None);
     };
     let seen_at: Option<DateTime<Utc>> = get(session, SEEN_AT).await?;
-    if seen_at.is_none_or(|at| now - at >= Duration::seconds(SEEN_EVERY_SECONDS)) {
+    if is_use && seen_at.is_none_or(|at| now - at >= Duration::seconds(SEEN_EVERY_SECONDS)) {
         put(session, SEEN_AT, now).await?;
     }
     Ok(Some(Visitor::new(&person, peer)))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use control::Control;
 use leptos::config::LeptosOptions;
+use tokio_util::sync::CancellationToken;
 
 /// What every page and form can reach. Cheap to clone.
 #[derive(Clone)]
@@ -26,6 +27,8 @@ pub struct AdminState {
     /// Whether the session's cookie is sent over TLS only: where people reach the console by https. Elsewhere browsers would
     /// not send it at all.
     pub has_secure_cookies: bool,
+    /// Ends what would otherwise not end by itself: the streams of live figures.
+    pub stopping: CancellationToken,
 }
 
 impl AdminState {

@@ -20,6 +20,7 @@ use tower_sessions::Session;
 use crate::error::{self, PageError};
 use crate::form::Draft;
 use crate::format::Format;
+use crate::live::{Renewal, SeenBy};
 use crate::session::{self, Messages};
 use crate::state::AdminState;
 
@@ -98,7 +99,7 @@ pub struct Visit {
     pub format: Format,
     /// The address asked for.
     pub uri: Uri,
-    /// Whether a page is to be shown, and not only its headers.
+    /// Whether a page is to be shown, and not only its headers or an open page's figures.
     is_page: bool,
     /// A form on its way back.
     pub draft: Option<Draft>,
@@ -175,6 +176,7 @@ pub async fn layer(State(state): State<AdminState>, session: Session, mut reques
             .extensions()
             .get::<ConnectInfo<SocketAddr>>()
             .map(|ConnectInfo(address)| address.ip().to_string()),
+        is_renewal: request.extensions().get::<Renewal>().is_some(),
     };
     let method = arrival.method.clone();
     let visit = match begin(state, session, arrival).await {
@@ -185,8 +187,12 @@ pub async fn layer(State(state): State<AdminState>, session: Session, mut reques
         return to_the_door(&visit, &method);
     }
     let failure = visit.failure.clone();
+    let seen_by = visit.visitor.as_ref().and_then(|visitor| visitor.actor.person_id());
     request.extensions_mut().insert(visit);
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
+    if let Some(person) = seen_by {
+        response.extensions_mut().insert(SeenBy(person));
+    }
     match failure.get() {
         Some(error) => error::document(error),
         // Forms end in an address or in a failure; what is left is a body that no form of ours has sent.
@@ -200,13 +206,20 @@ struct Arrival {
     uri: Uri,
     method: Method,
     peer: Option<String>,
+    /// An open page is rendered again.
+    is_renewal: bool,
 }
 
 async fn begin(state: AdminState, session: Session, arrival: Arrival) -> Result<Visit, PageError> {
-    let Arrival { uri, method, peer } = arrival;
+    let Arrival {
+        uri,
+        method,
+        peer,
+        is_renewal,
+    } = arrival;
     let settings = state.control.settings().await?.settings;
-    let visitor = session::visitor(&state, &session, peer.clone()).await?;
-    let is_page = method == Method::GET;
+    let visitor = session::visitor(&state, &session, peer.clone(), !is_renewal).await?;
+    let is_page = method == Method::GET && !is_renewal;
     let messages = if is_page {
         session::take_messages(&session).await?
     } else {

@@ -270,6 +270,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
             public_address: public_url.as_str().into(),
             gateway_address: gateway_url.as_str().into(),
             has_secure_cookies: public_url.starts_with("https://"),
+            stopping: closing.stop.clone(),
         },
         Sessions::new(store.clone(), SecretKey::clone(&secret_key), Arc::clone(&random)),
     );

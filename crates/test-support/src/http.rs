@@ -174,6 +174,17 @@ impl Browser {
         Answer { status, headers, body }
     }
 
+    /// `GET`, and leaves the answer to be read.
+    pub async fn follow(&self, path: &str) -> Stream {
+        let response = self.request(Method::GET, path, &[], Bytes::new()).await;
+        let (parts, body) = response.into_parts();
+        Stream {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        }
+    }
+
     /// Posts JSON with a key, and leaves the answer to be read.
     pub async fn stream_json(&self, path: &str, key: &str, body: &Value) -> Stream {
         self.stream_json_with(path, key, &[], body).await

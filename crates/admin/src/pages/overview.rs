@@ -14,6 +14,7 @@ use leptos::prelude::*;
 use crate::chart;
 use crate::error::PageError;
 use crate::format::{self, Format};
+use crate::live;
 use crate::page::{self, Page};
 use crate::pages::{budget_events, early_retries, limits};
 use crate::shell;
@@ -40,18 +41,17 @@ pub fn view() -> AnyView {
         let lead = format!("{month} so far, in {} time.", format.zone());
         let content = view! {
             {shell::page_head(title, lead, actions(visitor))}
-            {budget_warning(&visit, &view)}
-            {stats(&view, visit.now(), format)}
-            {spend_chart(&view, format)}
+            {live::region("month", view! { {budget_warning(&visit, &view)} {stats(&view, visit.now(), format)} }.into_any())}
+            {live::region("days", spend_chart(&view, format))}
             {own_budget_events(&visit, visitor).await?}
             {budgets(&visit, visitor).await?}
-            <div class="columns">
-                {top_models(&view, format)}
-                {rejections(&view.overview.totals)}
-            </div>
-            {top_keys(&view, format)}
+            {live::region(
+                "models",
+                view! { <div class="columns">{top_models(&view, format)} {rejections(&view.overview.totals)}</div> }.into_any(),
+            )}
+            {live::region("keys", top_keys(&view, format))}
             {keys_that_do_not_wait(&visit, visitor).await?}
-            {completeness(&view.overview.completeness, format)}
+            {live::region("completeness", completeness(&view.overview.completeness, format))}
         };
         Ok(Page::new(title, content.into_any()))
     })
@@ -59,9 +59,9 @@ pub fn view() -> AnyView {
 
 fn actions(visitor: &Visitor) -> AnyView {
     if visitor.is_member() {
-        view! { <a class="button button-primary" href="/keys/new">"Issue a key"</a> }.into_any()
+        view! { {live::figures()} <a class="button button-primary" href="/keys/new">"Issue a key"</a> }.into_any()
     } else {
-        view! { <a class="button" href="/reports">"Monthly report"</a> }.into_any()
+        view! { {live::figures()} <a class="button" href="/reports">"Monthly report"</a> }.into_any()
     }
 }
 

@@ -14,6 +14,7 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format;
 use crate::limit_names::node_name;
+use crate::live;
 use crate::page::{self, Page};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press};
@@ -35,7 +36,7 @@ pub fn view() -> AnyView {
         };
         let queue = if visitor.sees_everything() {
             let queues = visit.state.control.queues(&visitor.actor, visit.now()).await?;
-            queue(&queues)
+            live::region("queue", queue(&queues))
         } else {
             ().into_any()
         };
@@ -45,7 +46,7 @@ pub fn view() -> AnyView {
             "Requests that could not be admitted when they came, and are answered later."
         };
         let content = view! {
-            {shell::page_head(title, lead, ().into_any())}
+            {shell::page_head(title, lead, visitor.sees_everything().then(live::figures).into_any())}
             {queue}
             {jobs(&visit, visitor).await?}
         };

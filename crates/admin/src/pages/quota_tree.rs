@@ -12,6 +12,7 @@ use leptos::prelude::*;
 use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
+use crate::live;
 use crate::page::{self, Page};
 use crate::pages::explain;
 use crate::pages::limits::{address_of, slot_name, value_in_force, value_text};
@@ -79,7 +80,7 @@ fn address_with(open: Option<TenantId>, find: &str) -> String {
 
 fn refresh(filter: &TreeFilter) -> AnyView {
     let href = address_with(filter.open, &filter.containing);
-    view! { <a class="button" href=href>"Refresh"</a> }.into_any()
+    view! { {live::figures()} <noscript><a class="button" href=href>"Refresh"</a></noscript> }.into_any()
 }
 
 /// What every list of the page needs to know.
@@ -100,7 +101,7 @@ fn page_of(visit: &Visit, visitor: &Visitor, filter: &TreeFilter, tree: &QuotaTr
         TreePart::Tenant { .. } => "What the limits of this tenant, its users and its keys say now.",
         TreePart::Own { .. } => "What the limits on you and your keys say now.",
     };
-    let lead = format!("{lead} As of {}.", visit.format.time(tree.at));
+    let as_of = format!("As of {}.", visit.format.time(tree.at));
     let body = match &tree.part {
         TreePart::Installation {
             global,
@@ -142,10 +143,9 @@ fn page_of(visit: &Visit, visitor: &Visitor, filter: &TreeFilter, tree: &QuotaTr
     view! {
         {shell::page_head(title, lead, refresh(filter))}
         {heading}
-        {counted_by(tree.store)}
-        {shown.tightest()}
+        {live::region("tightest", view! { <p class="quiet">{as_of}</p> {counted_by(tree.store)} {shown.tightest()} }.into_any())}
         {search(filter, &tree.part)}
-        {body}
+        {live::region("nodes", body)}
     }
     .into_any()
 }

@@ -9,6 +9,7 @@ use leptos::prelude::*;
 
 use crate::breakers;
 use crate::format;
+use crate::live;
 use crate::page::{self, Page};
 use crate::pages::{quarantine, settings};
 use crate::shell;
@@ -68,15 +69,16 @@ pub fn view() -> AnyView {
             breakers::table(&seen, live, Some(&name_of), &visit.format)
         };
         let global = view! {
+            {live::figures()}
             <a class="button" href=quarantine::ADDRESS>"Quarantine"</a>
             <a class="button" href="/limits?of=global">"Limits of the installation"</a>
         };
         let content = view! {
             {shell::page_head("Status", "The gateways behind this console, and the settings of the installation.", global.into_any())}
-            {listed}
+            {live::region("gateways", listed)}
             <section class="card">
                 <h2>"Upstreams"</h2>
-                {breakers}
+                {live::region("breakers", breakers)}
             </section>
             <section class="card">
                 <h2>"Settings"</h2>
