@@ -113,6 +113,30 @@ impl Chromium {
         self.assert_quiet().await;
     }
 
+    /// Opens an address that may answer with an error's page.
+    pub(crate) async fn visit(&self, address: &str) {
+        let url = format!("{}{address}", self.base);
+        self.client.goto(&url).await.expect("the page loads");
+    }
+
+    /// Makes the window so wide, in CSS pixels, for somebody who prefers this colour scheme.
+    pub(crate) async fn look(&self, width: u32, scheme: &str) {
+        let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", size).await;
+        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.devtools("Emulation.setEmulatedMedia", features).await;
+    }
+
+    /// Runs a script in the page; its answer.
+    pub(crate) async fn run(&self, script: &str) -> Value {
+        self.client.execute(script, Vec::new()).await.expect("an answer")
+    }
+
+    /// Runs a script that calls its last argument with the answer.
+    pub(crate) async fn answer(&self, script: &str, arguments: Vec<Value>) -> Value {
+        self.client.execute_async(script, arguments).await.expect("an answer")
+    }
+
     /// The element that the selector finds, as soon as there is one.
     pub(crate) async fn find(&self, selector: &str) -> Element {
         let found = self.client.wait().at_most(PATIENCE).for_element(Locator::Css(selector));

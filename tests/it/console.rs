@@ -1,6 +1,6 @@
 //! The console's smaller promises: who may write, what a browser is told, what a form says, and that no page says too much.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use control::limits::NodeLimits;
@@ -10,10 +10,6 @@ use test_support::console::{OPERATOR, PASSWORD, Window};
 use test_support::html::{Form, Page};
 use test_support::tollgate::{CREDENTIAL, Options, Tollgate, chat_body};
 
-/// Pages under one path that a walk looks at: each month has a report and each report a month before it.
-const LOOKS_PER_PATH: usize = 6;
-/// Pages after which a walk is lost.
-const PAGES_MAX: usize = 300;
 /// Failed sign-ins of one account after which it has to wait.
 const FAILURES_MAX: usize = 5;
 
@@ -37,30 +33,6 @@ async fn used() -> (Tollgate, String) {
     assert_eq!(tollgate.chat(&key, "Hello.").await.status, 429);
     tollgate.shipped().await;
     (tollgate, key)
-}
-
-/// Every page that links lead to from the overview on.
-async fn walk(window: &mut Window) -> Vec<Page> {
-    let mut waiting = VecDeque::from(["/".to_owned()]);
-    let mut known = BTreeSet::from(["/".to_owned()]);
-    let mut looks: BTreeMap<String, usize> = BTreeMap::new();
-    let mut pages = Vec::new();
-    while let Some(address) = waiting.pop_front() {
-        let page = window.visit(&address).await.clone();
-        assert!(pages.len() < PAGES_MAX, "the console has no end");
-        for link in page.links().into_iter().filter(|link| link.starts_with('/')) {
-            let path = link.split('?').next().unwrap_or_default().to_owned();
-            if known.insert(link.clone()) {
-                let looks = looks.entry(path).or_default();
-                *looks += 1;
-                if *looks <= LOOKS_PER_PATH {
-                    waiting.push_back(link);
-                }
-            }
-        }
-        pages.push(page);
-    }
-    pages
 }
 
 #[tokio::test]
@@ -334,7 +306,7 @@ async fn of_two_people_who_edit_one_tenant_the_second_is_told() {
 async fn every_page_of_an_empty_installation_opens() {
     let tollgate = empty().await;
     let mut operator = Window::operator(&tollgate).await;
-    let pages = walk(&mut operator).await;
+    let pages = operator.walk().await;
     for page in &pages {
         assert_eq!(page.status, 200, "{}", page.address);
     }
@@ -400,7 +372,7 @@ async fn no_page_shows_a_secret_and_no_link_leads_to_where_one_may_not_go() {
     ];
     for mut window in roles {
         let who = window.page.text(".who");
-        for page in walk(&mut window).await {
+        for page in window.walk().await {
             assert_eq!(page.status, 200, "{who} was led to {}", page.address);
             for hidden in [secret, own_secret, CREDENTIAL, "$argon2"] {
                 assert!(
@@ -417,7 +389,7 @@ async fn no_page_shows_a_secret_and_no_link_leads_to_where_one_may_not_go() {
 async fn every_answer_tells_browsers_to_run_and_frame_nothing_else() {
     let (tollgate, _) = used().await;
     let mut operator = Window::operator(&tollgate).await;
-    let mut pages = walk(&mut operator).await;
+    let mut pages = operator.walk().await;
     for address in ["/pkg/nothing.js", "/nowhere", "/keys/issued"] {
         pages.push(operator.visit(address).await.clone());
     }
@@ -492,7 +464,7 @@ async fn whatever_a_form_can_do_is_refused_to_an_auditor() {
     operator.send(&form.fill("name", "Free")).await;
     let mut auditor = Window::person(&tollgate, Role::Auditor, None).await;
     let mut forms: BTreeMap<String, Form> = BTreeMap::new();
-    for page in walk(&mut operator).await {
+    for page in operator.walk().await {
         for action in page.writes() {
             if action != "/console/sign-out"
                 && let Some(form) = page.forms(&action).pop()
@@ -546,7 +518,7 @@ async fn whatever_a_form_can_do_is_refused_to_an_auditor() {
         assert_eq!(answer.status, 403, "{}", form.action);
     }
     assert_eq!(notes().await, before, "something was done");
-    for page in walk(&mut auditor).await.iter().filter(|page| page.is_html()) {
+    for page in auditor.walk().await.iter().filter(|page| page.is_html()) {
         let writes: BTreeSet<_> = page.writes().into_iter().collect();
         assert_eq!(
             writes,
@@ -571,7 +543,7 @@ async fn what_people_write_is_shown_and_not_run() {
     tollgate.shipped().await;
     let mut operator = Window::operator(&tollgate).await;
     assert_eq!(operator.visit(&format!("/tenants/{tenant}")).await.heading(), name);
-    for page in walk(&mut operator).await.iter().filter(|page| page.is_html()) {
+    for page in operator.walk().await.iter().filter(|page| page.is_html()) {
         assert!(page.texts("img").is_empty(), "{}", page.address);
         assert!(
             !page.texts("script").iter().any(|script| script.contains("alert")),

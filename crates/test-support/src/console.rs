@@ -1,5 +1,7 @@
 //! Somebody at the console: a browser without JavaScript, the page it shows, and what people do there every day.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
 use chrono::Utc;
 use control::people::PersonDraft;
 use domain::ids::TenantId;
@@ -14,6 +16,10 @@ use crate::tollgate::Tollgate;
 pub const OPERATOR: &str = "olga@example.com";
 /// Everybody's password.
 pub const PASSWORD: &str = "a long enough sentence";
+/// Pages under one path that a walk looks at: each month has a report and each report a month before it.
+const LOOKS_PER_PATH: usize = 6;
+/// Pages after which a walk is lost.
+const PAGES_MAX: usize = 400;
 /// Redirects that a browser follows before it gives up.
 const REDIRECTS_MAX: usize = 5;
 
@@ -112,6 +118,33 @@ impl Window {
     pub async fn sign_out(&mut self) -> &Page {
         let form = self.page.form("/console/sign-out");
         self.send(&form).await
+    }
+
+    /// Every page that links lead to from the overview on; of one path, the first few.
+    ///
+    /// # Panics
+    /// When there is no end.
+    pub async fn walk(&mut self) -> Vec<Page> {
+        let mut waiting = VecDeque::from(["/".to_owned()]);
+        let mut known = BTreeSet::from(["/".to_owned()]);
+        let mut looks: BTreeMap<String, usize> = BTreeMap::new();
+        let mut pages = Vec::new();
+        while let Some(address) = waiting.pop_front() {
+            let page = self.visit(&address).await.clone();
+            assert!(pages.len() < PAGES_MAX, "the console has no end");
+            for link in page.links().into_iter().filter(|link| link.starts_with('/')) {
+                let path = link.split('?').next().unwrap_or_default().to_owned();
+                if known.insert(link.clone()) {
+                    let looks = looks.entry(path).or_default();
+                    *looks += 1;
+                    if *looks <= LOOKS_PER_PATH {
+                        waiting.push_back(link);
+                    }
+                }
+            }
+            pages.push(page);
+        }
+        pages
     }
 
     /// Issues a key for the tenant itself, or as a member for oneself, and reads its secret off the page.
