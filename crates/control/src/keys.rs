@@ -1,5 +1,8 @@
 //! API keys: members have their own, managers those of their tenant, operators all; auditors look on.
 
+mod rotation;
+mod warnings;
+
 use chrono::{DateTime, Duration, Utc};
 use chrono_tz::Tz;
 use domain::ids::{KeyId, PersonId, TenantId};
@@ -78,7 +81,7 @@ pub struct KeyDraft {
     pub expiry: Expiry,
 }
 
-/// A key that was just issued.
+/// A key that has just got a secret.
 #[derive(Clone, Debug)]
 pub struct IssuedKey {
     /// The key.

@@ -120,11 +120,8 @@ async fn keys(snapshot: &mut Transaction, since: i64) -> Result<Vec<Key>, StoreE
     .await?;
     let mut secrets: HashMap<Uuid, Vec<KeySecret>> = HashMap::new();
     for row in rows {
-        let hash = row.secret_hash.try_into().map_err(|_| StoreError::Value {
-            column: "key_secrets.secret_hash",
-        })?;
         secrets.entry(row.key_id).or_default().push(KeySecret {
-            hash: SecretHash(hash),
+            hash: secret_hash(row.secret_hash)?,
             valid_until: row.valid_until,
         });
     }
@@ -377,6 +374,13 @@ fn thresholds(percents: &[i16]) -> Result<Thresholds, StoreError> {
         .ok_or(StoreError::Value {
             column: "limits.threshold_percents",
         })
+}
+
+/// A stored hash of a key's secret.
+pub(crate) fn secret_hash(bytes: Vec<u8>) -> Result<SecretHash, StoreError> {
+    bytes.try_into().map(SecretHash).map_err(|_| StoreError::Value {
+        column: "key_secrets.secret_hash",
+    })
 }
 
 /// Parses a stored word.

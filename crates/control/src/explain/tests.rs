@@ -39,6 +39,8 @@ fn key() -> KeyRow {
         revoked_at: None,
         created_at: DateTime::UNIX_EPOCH,
         created_by: "test".into(),
+        rotated_at: None,
+        old_secret_until: None,
         version: 1,
     }
 }
