@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use domain::key_text::{KeyText, MalformedKey};
+use domain::key_warnings::KeyEnding;
 use domain::policy::Key;
 use domain::refusals::RefusalCode;
 use http::HeaderMap;
@@ -20,6 +21,8 @@ pub struct Caller {
     pub key: Arc<Key>,
     /// The key's tenant.
     pub tenant: Arc<TenantPolicy>,
+    /// Until when the secret works that it has shown: the old one, while a rotation's overlap runs.
+    pub secret_until: Option<DateTime<Utc>>,
 }
 
 /// Why nobody can be held to account for a request. Leaves no ledger row: there is no account to put it on.
@@ -64,9 +67,15 @@ pub fn authenticate(
         Unauthenticated::Unverifiable
     };
     let policy = policy.ok_or(not_found)?;
-    let key = Arc::clone(policy.find_key(&text.hash(), at).ok_or(not_found)?);
+    let (key, secret_until) = policy.find_key(&text.hash(), at).ok_or(not_found)?;
+    let key = Arc::clone(key);
     let tenant = Arc::clone(policy.find_tenant(key.tenant_id).ok_or(not_found)?);
-    Ok(Caller { policy, key, tenant })
+    Ok(Caller {
+        policy,
+        key,
+        tenant,
+        secret_until,
+    })
 }
 
 impl Caller {
@@ -88,6 +97,14 @@ impl Caller {
             ));
         }
         None
+    }
+
+    /// When what the caller authenticates with ends, if that should be known at `at`: of an old secret always, of the key
+    /// in its last days.
+    pub fn ends_soon_at(&self, at: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        let is_soon = |expires: &DateTime<Utc>| KeyEnding::KeyExpires.told_from(*expires) <= at;
+        let expires = self.key.expires_at.filter(is_soon);
+        self.secret_until.into_iter().chain(expires).min()
     }
 }
 

@@ -76,7 +76,12 @@ impl Gateway {
             .find_tenant(key.tenant_id)
             .map(Arc::clone)
             .ok_or(Unanswered::UnknownKey)?;
-        let caller = Caller { policy, key, tenant };
+        let caller = Caller {
+            policy,
+            key,
+            tenant,
+            secret_until: None,
+        };
         let mut answer = Answer {
             store: self.counter_store(),
             asked_at: now.wall,

@@ -295,7 +295,12 @@ impl Gateway {
         let policy = self.keeper.current()?;
         let key = Arc::clone(policy.find_key_by_id(key)?);
         let tenant = Arc::clone(policy.find_tenant(key.tenant_id)?);
-        Some(Caller { policy, key, tenant })
+        Some(Caller {
+            policy,
+            key,
+            tenant,
+            secret_until: None,
+        })
     }
 
     /// Admission, which also asks for the budgets it did not know.

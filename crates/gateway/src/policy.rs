@@ -118,13 +118,12 @@ impl ModelPolicy {
 }
 
 impl PolicySnapshot {
-    /// The key with this secret, if it is valid at `at`.
-    pub fn find_key(&self, hash: &SecretHash, at: DateTime<Utc>) -> Option<&Arc<Key>> {
-        self.keys.get(hash).filter(|key| {
-            key.secrets
-                .iter()
-                .any(|secret| secret.hash == *hash && secret.valid_until.is_none_or(|until| at < until))
-        })
+    /// The key with this secret, if it is valid at `at`, and until when this secret works.
+    pub fn find_key(&self, hash: &SecretHash, at: DateTime<Utc>) -> Option<(&Arc<Key>, Option<DateTime<Utc>>)> {
+        let key = self.keys.get(hash)?;
+        let secret = key.secrets.iter().find(|secret| secret.hash == *hash)?;
+        let is_valid = secret.valid_until.is_none_or(|until| at < until);
+        is_valid.then_some((key, secret.valid_until))
     }
 
     /// A key, whatever its secrets.

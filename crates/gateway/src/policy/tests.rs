@@ -137,7 +137,7 @@ fn with(limits: Vec<LimitRow>) -> PolicySnapshot {
 
 /// The scopes of a request by `user` that have limits, with the limits' values.
 fn values(policy: &PolicySnapshot, user: &RequestUser) -> Vec<(String, Vec<u64>)> {
-    let key = policy.find_key(&SecretHash([1; 32]), Utc::now()).expect("the key");
+    let (key, _) = policy.find_key(&SecretHash([1; 32]), Utc::now()).expect("the key");
     let tenant = policy.find_tenant(TENANT).expect("the tenant");
     let model = policy.find_model("m").expect("the model");
     policy
