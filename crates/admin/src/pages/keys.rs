@@ -1,4 +1,6 @@
-//! Keys: the list, issuing one, the page that shows a secret once, one key, revoking it.
+//! Keys: the list, issuing one, the page that shows a secret once, one key, rotating and revoking it.
+
+pub mod rotate;
 
 use std::str::FromStr;
 
@@ -8,6 +10,7 @@ use control::keys::{Expiry, KeyDraft, KeyOwner, LIFETIME_MONTHS};
 use control::rows::{KEYS_PAGE_MAX, KeyFilter, KeyRow, Person};
 use domain::ids::{KeyId, PersonId, TenantId};
 use domain::key_text::masked;
+use domain::key_warnings::KeyEnding;
 use domain::limits::Scope;
 use domain::policy::Dialect;
 use domain::priority::Priority;
@@ -195,7 +198,7 @@ fn row(key: &KeyRow, visitor: &Visitor, format: &Format, now: chrono::DateTime<c
             <td class="nowrap">
                 <code>{masked(&key.public_id)}</code>
             </td>
-            <td>{state(key, now)}</td>
+            <td>{state(key, format, now)}</td>
             <td>{tenant}</td>
             <td>{owner(key)}</td>
             <td>{key.priority.as_str()}</td>
@@ -206,14 +209,28 @@ fn row(key: &KeyRow, visitor: &Visitor, format: &Format, now: chrono::DateTime<c
     .into_any()
 }
 
-fn state(key: &KeyRow, now: chrono::DateTime<chrono::Utc>) -> AnyView {
+fn state(key: &KeyRow, format: &Format, now: chrono::DateTime<chrono::Utc>) -> AnyView {
     if key.revoked_at.is_some() {
-        badge("revoked", Tone::Bad)
-    } else if key.expires_at.is_some_and(|at| at <= now) {
-        badge("expired", Tone::Warning)
-    } else {
-        badge("active", Tone::Good)
+        return badge("revoked", Tone::Bad);
     }
+    if key.expires_at.is_some_and(|at| at <= now) {
+        return badge("expired", Tone::Warning);
+    }
+    let ends_soon = |at: &chrono::DateTime<chrono::Utc>| KeyEnding::KeyExpires.told_from(*at) <= now;
+    let expires = key.expires_at.filter(ends_soon).map(|at| {
+        let text = format!("expires {}", format.minute(at));
+        badge(text, Tone::Warning)
+    });
+    let overlap = running_overlap(key, now).map(|until| {
+        let text = format!("old secret works until {}", format.minute(until));
+        badge(text, Tone::Warning)
+    });
+    view! { {badge("active", Tone::Good)} " " {expires} " " {overlap} }.into_any()
+}
+
+/// Until when the secret before the present one works, if it does.
+fn running_overlap(key: &KeyRow, now: chrono::DateTime<chrono::Utc>) -> Option<chrono::DateTime<chrono::Utc>> {
+    key.old_secret_until.filter(|until| now < *until)
 }
 
 fn owner(key: &KeyRow) -> String {
@@ -439,7 +456,7 @@ pub fn issued() -> AnyView {
             let content = view! {
                 {shell::page_head("This secret was shown already", "", ().into_any())}
                 <section class="card">
-                    <p>"A secret is shown once. If it is lost, revoke the key and issue another one."</p>
+                    <p>"A secret is shown once. If it is lost, rotate the key: it gets another one."</p>
                     <p class="actions"><a class="button" href="/keys">"Go to the keys"</a></p>
                 </section>
             };
@@ -458,8 +475,16 @@ pub fn issued() -> AnyView {
             }
         };
         let detail = format!("/keys/{}", key.id);
+        let overlap = running_overlap(&key, visit.now()).map(|until| {
+            let says = format!("The old secret works, too, until {}.", visit.format.minute(until));
+            view! { <p>{says}</p> }
+        });
+        let done = match key.rotated_at {
+            Some(_) => format!("Key rotated: {}", key.name),
+            None => format!("Key issued: {}", key.name),
+        };
         let content = view! {
-            {shell::page_head(format!("Key issued: {}", key.name), "Copy the secret now: it is not shown again.", ().into_any())}
+            {shell::page_head(done, "Copy the secret now: it is not shown again.", ().into_any())}
             <section class="card">
                 <h2>"Secret"</h2>
                 <code class="secret" id="secret">{secret.text.clone()}</code>
@@ -467,6 +492,7 @@ pub fn issued() -> AnyView {
                     <CopyButton target="secret".to_owned() label="Copy the secret".to_owned() />
                     <a class="button" href=detail>"Done"</a>
                 </div>
+                {overlap}
                 <p class="quiet">"Keep it like a password. Whoever has it spends this tenant's budget."</p>
             </section>
             <section class="card">
@@ -474,7 +500,7 @@ pub fn issued() -> AnyView {
                 {snippets(&visit.state.gateway_address, &secret.text, model.as_deref())}
             </section>
         };
-        Ok(Page::new("Key issued", content.into_any()))
+        Ok(Page::new("Secret", content.into_any()))
     })
 }
 
@@ -485,12 +511,13 @@ pub fn detail() -> AnyView {
         let id: KeyId = id_of_path(&visit, "/keys/")?;
         let key = visit.state.control.key(&visitor.actor, id).await?;
         let is_changeable = visitor.issues_keys() && key.revoked_at.is_none();
-        let revoke = format!("/keys/{id}/revoke");
+        let (rotate, revoke) = (format!("/keys/{id}/rotate"), format!("/keys/{id}/revoke"));
         let ledger = format!("/ledger?key={id}");
         let limits = address("/limits", &[("of", &Scope::Key(id).to_string())]);
         let actions = view! {
             <a class="button" href=ledger>"Requests"</a>
             <a class="button" href=limits>"Limits"</a>
+            {is_changeable.then(|| view! { <a class="button" href=rotate>"Rotate"</a> })}
             {is_changeable.then(|| view! { <a class="button button-danger" href=revoke>"Revoke"</a> })}
         };
         let editor = if is_changeable {
@@ -501,7 +528,7 @@ pub fn detail() -> AnyView {
         let revoked = key.revoked_at.map(|at| visit.format.time(at));
         let mut rows = vec![
             ("Key", view! { <code>{masked(&key.public_id)}</code> }.into_any()),
-            ("State", state(&key, visit.now())),
+            ("State", state(&key, &visit.format, visit.now())),
             ("Tenant", key.tenant_name.clone().into_any()),
             ("Owner", owner(&key).into_any()),
             ("Priority", key.priority.as_str().into_any()),
@@ -525,6 +552,14 @@ pub fn detail() -> AnyView {
                 format!("{} by {}", visit.format.time(key.created_at), key.created_by).into_any(),
             ),
         ];
+        if let Some(rotated) = key.rotated_at {
+            rows.push(("Rotated", visit.format.time(rotated).into_any()));
+        }
+        if let Some(until) = running_overlap(&key, visit.now()) {
+            let until = format!("works until {} ", visit.format.time(until));
+            let end = is_changeable.then(|| rotate::end_overlap_form(&key));
+            rows.push(("Old secret", view! { {until} {end} }.into_any()));
+        }
         if let Some(revoked) = revoked {
             rows.push(("Revoked", revoked.into_any()));
         }
