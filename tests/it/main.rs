@@ -25,6 +25,7 @@ mod full;
 mod idempotency;
 mod increases;
 mod jobs;
+mod key_rotation;
 mod ledger;
 mod ledger_export;
 mod lifecycle;
