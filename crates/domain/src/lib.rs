@@ -24,6 +24,7 @@
 //! | alert (what operators should hear of), its kind and subject, watch, delivery (to the webhook) | [`alerts`] |
 //! | key text, public id, secret hash | [`key_text`] |
 //! | rotation (a key gets another secret), overlap (both work) | [`key_rotation`] |
+//! | key rules (what people's own keys may be), bounds (of one key) | [`key_rules`] |
 //! | management token (what a program shows at the JSON API), permission | [`management_tokens`] |
 //!
 //! Nothing here reads a clock, draws a random number or does input or output: time and randomness are arguments.
@@ -37,6 +38,7 @@ pub mod ids;
 pub mod instances;
 pub mod jobs;
 pub mod key_rotation;
+pub mod key_rules;
 pub mod key_text;
 pub mod key_warnings;
 pub mod ledger;

@@ -9,6 +9,7 @@ use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{KeyId, PersonId, PlanId, TenantId, UpstreamId};
+use crate::key_rules::KeyRules;
 use crate::key_text::SecretHash;
 use crate::limits::Limit;
 use crate::prices::{Price, Unpriced};
@@ -43,6 +44,9 @@ pub struct Tenant {
     /// Whether the gateway writes the estimated output cap into requests that state none, so that a budget's hold is a
     /// promise.
     pub has_strict_budgets: bool,
+    /// What the keys of its people may be.
+    #[serde(default)]
+    pub key_rules: KeyRules,
     /// Gone for good; kept for reports.
     pub removed_at: Option<DateTime<Utc>>,
 }

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use domain::key_text::{KeyText, MalformedKey};
 use domain::key_warnings::KeyEnding;
 use domain::policy::Key;
+use domain::priority::Priority;
 use domain::refusals::RefusalCode;
 use http::HeaderMap;
 use protocol::headers::key_text;
@@ -97,6 +98,11 @@ impl Caller {
             ));
         }
         None
+    }
+
+    /// What its requests run at, at most: its tenant's ceiling, and for people's keys the rules for those.
+    pub fn priority_ceiling(&self) -> Priority {
+        self.tenant.ceiling_of(&self.key)
     }
 
     /// When what the caller authenticates with ends, if that should be known at `at`: of an old secret always, of the key

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use domain::ids::{KeyId, LimitId, PlanId, PriceId, TenantId, UpstreamId};
+use domain::key_rules::KeyRules;
 use domain::key_text::SecretHash;
 use domain::limits::{Class, Limit, Scope, Target, effective};
 use domain::policy::{Key, Model, Plan, PolicyChanges, Settings, Tenant, Upstream};
@@ -117,6 +118,24 @@ impl ModelPolicy {
     }
 }
 
+impl TenantPolicy {
+    /// The rules that a key of this tenant is under: those for people's keys, and none for a service account's.
+    fn rules_for(&self, key: &Key) -> Option<&KeyRules> {
+        key.owner_id.map(|_| &self.tenant.key_rules)
+    }
+
+    /// The highest priority that this key of the tenant may run at, whatever it was given before a rule became narrower.
+    pub fn ceiling_of(&self, key: &Key) -> Priority {
+        let ruled = self.rules_for(key).and_then(|rules| rules.priority_ceiling);
+        ruled.map_or(self.priority_ceiling, |most| most.min(self.priority_ceiling))
+    }
+
+    /// Whether this key of the tenant may use `model`, by its own list and by the rules.
+    pub fn lets_use(&self, key: &Key, model: &str) -> bool {
+        key.allows_model(model) && self.rules_for(key).is_none_or(|rules| rules.allow_model(model))
+    }
+}
+
 impl PolicySnapshot {
     /// The key with this secret, if it is valid at `at`, and until when this secret works.
     pub fn find_key(&self, hash: &SecretHash, at: DateTime<Utc>) -> Option<(&Arc<Key>, Option<DateTime<Utc>>)> {
@@ -141,12 +160,12 @@ impl PolicySnapshot {
         self.models.get(name).filter(|entry| entry.model.disabled_at.is_none())
     }
 
-    /// Models that `key` may use, by name.
-    pub fn models_of(&self, key: &Key) -> Vec<&Arc<ModelPolicy>> {
+    /// Models that `key` of `tenant` may use, by name.
+    pub fn models_of(&self, key: &Key, tenant: &TenantPolicy) -> Vec<&Arc<ModelPolicy>> {
         let mut models: Vec<_> = self
             .models
             .values()
-            .filter(|entry| entry.model.disabled_at.is_none() && key.allows_model(&entry.model.name))
+            .filter(|entry| entry.model.disabled_at.is_none() && tenant.lets_use(key, &entry.model.name))
             .collect();
         models.sort_by(|one, other| one.model.name.cmp(&other.model.name));
         models

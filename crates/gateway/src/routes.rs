@@ -109,7 +109,7 @@ async fn models(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, _: Requ
         Ok(caller) => caller,
         Err(response) => return *response,
     };
-    let models = caller.policy.models_of(&caller.key);
+    let models = caller.policy.models_of(&caller.key, &caller.tenant);
     json(models_body(dialect(&headers), models.iter().map(|entry| listed(entry))))
 }
 

@@ -3,13 +3,14 @@
 use chrono::{DateTime, Utc};
 use domain::ids::{KeyId, PersonId, TenantId};
 use domain::key_rotation::Rotation;
+use domain::key_rules::{KeyBounds, KeyPowers};
 use domain::key_text::SecretHash;
 use domain::policy::KeySecret;
 use domain::priority::Priority;
 use sqlx::PgExecutor;
 use uuid::Uuid;
 
-use crate::policy::{parse, secret_hash};
+use crate::policy::{parse, parse_some, secret_hash};
 use crate::{Store, StoreError, Transaction};
 
 /// Keys of one page at most.
@@ -56,8 +57,21 @@ pub struct KeyRow {
     pub rotated_at: Option<DateTime<Utc>>,
     /// Until when the secret before works, too, or worked.
     pub old_secret_until: Option<DateTime<Utc>>,
+    /// The most that its owner may give it.
+    pub bounds: KeyBounds,
     /// Raised by every change.
     pub version: i64,
+}
+
+impl KeyRow {
+    /// What it may do and for how long.
+    pub fn powers(&self) -> KeyPowers {
+        KeyPowers {
+            priority: self.priority,
+            models: self.allowed_models.clone(),
+            expires_at: self.expires_at,
+        }
+    }
 }
 
 /// Which keys to list.
@@ -92,6 +106,8 @@ pub struct KeyValues {
     pub degrades: bool,
     /// Refused from then on.
     pub expires_at: Option<DateTime<Utc>>,
+    /// The most that its owner may give it.
+    pub bounds: KeyBounds,
 }
 
 /// A key to add.
@@ -124,7 +140,7 @@ impl Store {
             "select keys.id, public_id, keys.tenant_id, tenants.name as tenant_name, owner_id,
                     people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority,
                     allowed_models, may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by,
-                    rotated_at, old_secret_until, keys.version
+                    rotated_at, old_secret_until, priority_bound, models_bound, expires_bound, keys.version
              from keys
              join tenants on tenants.id = keys.tenant_id
              left join people on people.id = keys.owner_id
@@ -210,8 +226,9 @@ pub async fn count_live(
 pub async fn insert(transaction: &mut Transaction, key: &NewKey) -> Result<(), StoreError> {
     sqlx::query!(
         "insert into keys (id, public_id, tenant_id, owner_id, name, priority, allowed_models, may_name_users,
-                           degrades, expires_at, created_at, created_by, policy_version)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0)",
+                           degrades, expires_at, created_at, created_by, priority_bound, models_bound, expires_bound,
+                           policy_version)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0)",
         key.id.0,
         key.public_id,
         key.tenant_id.0,
@@ -224,6 +241,9 @@ pub async fn insert(transaction: &mut Transaction, key: &NewKey) -> Result<(), S
         key.values.expires_at,
         key.created_at,
         key.created_by,
+        key.values.bounds.priority.map(Priority::as_str),
+        key.values.bounds.models.as_deref(),
+        key.values.bounds.expires_at,
     )
     .execute(&mut **transaction)
     .await?;
@@ -235,7 +255,7 @@ pub async fn update(transaction: &mut Transaction, id: KeyId, values: &KeyValues
     sqlx::query!(
         "update keys
          set name = $2, priority = $3, allowed_models = $4, may_name_users = $5, degrades = $6, expires_at = $7,
-             version = version + 1
+             priority_bound = $8, models_bound = $9, expires_bound = $10, version = version + 1
          where id = $1",
         id.0,
         values.name,
@@ -244,6 +264,9 @@ pub async fn update(transaction: &mut Transaction, id: KeyId, values: &KeyValues
         values.may_name_users,
         values.degrades,
         values.expires_at,
+        values.bounds.priority.map(Priority::as_str),
+        values.bounds.models.as_deref(),
+        values.bounds.expires_at,
     )
     .execute(&mut **transaction)
     .await?;
@@ -266,6 +289,20 @@ pub async fn secrets(transaction: &mut Transaction, id: KeyId) -> Result<Vec<Key
             })
         })
         .collect()
+}
+
+/// Takes from a key that is locked what its tenant's rules do not allow any more.
+pub async fn confine(transaction: &mut Transaction, id: KeyId, powers: &KeyPowers) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update keys set priority = $2, allowed_models = $3, expires_at = $4, version = version + 1 where id = $1",
+        id.0,
+        powers.priority.as_str(),
+        powers.models.as_deref(),
+        powers.expires_at,
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
 }
 
 /// Gives a key that is locked a new secret, and does with the others as was decided.
@@ -372,7 +409,7 @@ async fn find(executor: impl PgExecutor<'_>, id: KeyId) -> Result<Option<KeyRow>
         "select keys.id, public_id, keys.tenant_id, tenants.name as tenant_name, owner_id,
                 people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority, allowed_models,
                 may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by, rotated_at,
-                old_secret_until, keys.version
+                old_secret_until, priority_bound, models_bound, expires_bound, keys.version
          from keys
          join tenants on tenants.id = keys.tenant_id
          left join people on people.id = keys.owner_id
@@ -409,6 +446,9 @@ struct Columns {
     created_by: String,
     rotated_at: Option<DateTime<Utc>>,
     old_secret_until: Option<DateTime<Utc>>,
+    priority_bound: Option<String>,
+    models_bound: Option<Vec<String>>,
+    expires_bound: Option<DateTime<Utc>>,
     version: i64,
 }
 
@@ -433,6 +473,11 @@ impl Columns {
             created_by: self.created_by,
             rotated_at: self.rotated_at,
             old_secret_until: self.old_secret_until,
+            bounds: KeyBounds {
+                priority: parse_some(self.priority_bound, "keys.priority_bound")?,
+                models: self.models_bound,
+                expires_at: self.expires_bound,
+            },
             version: self.version,
         })
     }

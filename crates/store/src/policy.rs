@@ -10,6 +10,7 @@ use domain::policy::{Key, KeySecret, LimitRow, Model, Plan, PolicyChanges, Price
 use domain::prices::{Price, PriceTier, Rates};
 use uuid::Uuid;
 
+use crate::tenants::key_rules;
 use crate::{Store, StoreError, Transaction, in_time, settings};
 
 /// How long Postgres may take to tell the version, in milliseconds.
@@ -66,7 +67,8 @@ impl Store {
 
 async fn tenants(snapshot: &mut Transaction, since: i64) -> Result<Vec<Tenant>, StoreError> {
     let rows = sqlx::query!(
-        "select id, name, plan_id, priority_ceiling, suspended_at, has_strict_budgets, removed_at
+        "select id, name, plan_id, priority_ceiling, suspended_at, has_strict_budgets, keys_per_person, key_months_max,
+                member_priority_ceiling, member_models, removed_at
          from tenants
          where policy_version > $1",
         since,
@@ -82,6 +84,12 @@ async fn tenants(snapshot: &mut Transaction, since: i64) -> Result<Vec<Tenant>, 
                 priority_ceiling: parse_some(row.priority_ceiling, "tenants.priority_ceiling")?,
                 suspended_at: row.suspended_at,
                 has_strict_budgets: row.has_strict_budgets,
+                key_rules: key_rules(
+                    row.keys_per_person,
+                    row.key_months_max,
+                    row.member_priority_ceiling,
+                    row.member_models,
+                )?,
                 removed_at: row.removed_at,
             })
         })

@@ -4,11 +4,14 @@ pub mod rotate;
 
 use std::str::FromStr;
 
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
 use control::ControlError;
 use control::fields::Fields;
 use control::keys::{Expiry, KeyDraft, KeyOwner, LIFETIME_MONTHS};
-use control::rows::{KEYS_PAGE_MAX, KeyFilter, KeyRow, Person};
+use control::rows::{KEYS_PAGE_MAX, KeyFilter, KeyRow, Person, TenantRow};
 use domain::ids::{KeyId, PersonId, TenantId};
+use domain::key_rules::KeyRules;
 use domain::key_text::masked;
 use domain::key_warnings::KeyEnding;
 use domain::limits::Scope;
@@ -96,7 +99,7 @@ pub fn list() -> AnyView {
 struct Wanted {
     tenant: Option<TenantId>,
     includes_revoked: bool,
-    before: Option<(chrono::DateTime<chrono::Utc>, KeyId)>,
+    before: Option<(DateTime<Utc>, KeyId)>,
 }
 
 impl Wanted {
@@ -141,12 +144,9 @@ impl Wanted {
     }
 }
 
-fn cursor(text: &str) -> Option<(chrono::DateTime<chrono::Utc>, KeyId)> {
+fn cursor(text: &str) -> Option<(DateTime<Utc>, KeyId)> {
     let (at, id) = text.split_once('_')?;
-    Some((
-        chrono::DateTime::from_timestamp_micros(at.parse().ok()?)?,
-        id.parse().ok()?,
-    ))
+    Some((DateTime::from_timestamp_micros(at.parse().ok()?)?, id.parse().ok()?))
 }
 
 fn parsed<T: FromStr>(text: Option<String>) -> Result<Option<T>, PageError> {
@@ -181,7 +181,7 @@ async fn filters(visit: &Visit, visitor: &Visitor, wanted: &Wanted) -> Result<An
     .into_any())
 }
 
-fn row(key: &KeyRow, visitor: &Visitor, format: &Format, now: chrono::DateTime<chrono::Utc>) -> AnyView {
+fn row(key: &KeyRow, visitor: &Visitor, format: &Format, now: DateTime<Utc>) -> AnyView {
     let href = format!("/keys/{}", key.id);
     let name = key.tenant_name.clone();
     // Members may not open the tenant's page.
@@ -209,14 +209,14 @@ fn row(key: &KeyRow, visitor: &Visitor, format: &Format, now: chrono::DateTime<c
     .into_any()
 }
 
-fn state(key: &KeyRow, format: &Format, now: chrono::DateTime<chrono::Utc>) -> AnyView {
+fn state(key: &KeyRow, format: &Format, now: DateTime<Utc>) -> AnyView {
     if key.revoked_at.is_some() {
         return badge("revoked", Tone::Bad);
     }
     if key.expires_at.is_some_and(|at| at <= now) {
         return badge("expired", Tone::Warning);
     }
-    let ends_soon = |at: &chrono::DateTime<chrono::Utc>| KeyEnding::KeyExpires.told_from(*at) <= now;
+    let ends_soon = |at: &DateTime<Utc>| KeyEnding::KeyExpires.told_from(*at) <= now;
     let expires = key.expires_at.filter(ends_soon).map(|at| {
         let text = format!("expires {}", format.minute(at));
         badge(text, Tone::Warning)
@@ -229,7 +229,7 @@ fn state(key: &KeyRow, format: &Format, now: chrono::DateTime<chrono::Utc>) -> A
 }
 
 /// Until when the secret before the present one works, if it does.
-fn running_overlap(key: &KeyRow, now: chrono::DateTime<chrono::Utc>) -> Option<chrono::DateTime<chrono::Utc>> {
+fn running_overlap(key: &KeyRow, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     key.old_secret_until.filter(|until| now < *until)
 }
 
@@ -299,12 +299,12 @@ async fn tenant_choice(visit: &Visit, visitor: &Visitor) -> Result<AnyView, Page
 
 async fn issue_form(visit: &Visit, visitor: &Visitor, tenant: TenantId) -> Result<AnyView, PageError> {
     let control = &visit.state.control;
-    let (name, ceiling) = if visitor.is_member() {
-        let own = control.own_tenant(&visitor.actor).await?.ok_or(PageError::NotFound)?;
-        (own.tenant.name, own.priority_ceiling_in_force)
-    } else {
-        let row = control.tenant(&visitor.actor, tenant, visit.now()).await?.row;
-        (row.tenant.name, row.priority_ceiling_in_force)
+    let row = tenant_row(visit, visitor, tenant).await?;
+    let (name, zone) = (row.tenant.name.clone(), visit.format.zone());
+    // Others than members choose the owner in the form, who may be the tenant itself.
+    let offer = match visitor.is_member() {
+        true => Offer::under_rules(&row, visit.now(), zone),
+        false => Offer::all(&row),
     };
     let people = if visitor.is_member() {
         Vec::new()
@@ -313,7 +313,8 @@ async fn issue_form(visit: &Visit, visitor: &Visitor, tenant: TenantId) -> Resul
     };
     let form = Filled::new(visit.draft.clone(), IssueKey::PATH, || KeyForm {
         tenant_id: tenant.to_string(),
-        priority: Priority::Default.min(ceiling).as_str().to_owned(),
+        priority: Priority::Default.min(offer.ceiling).as_str().to_owned(),
+        expiry: offer.longest(visit.now(), zone),
         owner: if visitor.is_member() {
             String::new()
         } else {
@@ -329,7 +330,7 @@ async fn issue_form(visit: &Visit, visitor: &Visitor, tenant: TenantId) -> Resul
             owner_choices(&people),
         )
     });
-    let fields = key_fields(visit, visitor, &form, ceiling).await?;
+    let fields = key_fields(visit, visitor, &form, &offer).await?;
     Ok(view! {
         {shell::page_head("Issue a key", format!("For {name}."), ().into_any())}
         <section class="card">
@@ -360,17 +361,115 @@ fn owner_choices(people: &[Person]) -> Vec<(String, String)> {
         .collect()
 }
 
+async fn tenant_row(visit: &Visit, visitor: &Visitor, id: TenantId) -> Result<TenantRow, PageError> {
+    let control = &visit.state.control;
+    if visitor.is_member() {
+        return control.own_tenant(&visitor.actor).await?.ok_or(PageError::NotFound);
+    }
+    Ok(control.tenant(&visitor.actor, id, visit.now()).await?.row)
+}
+
+/// What a form offers of what a key may be. The operation holds everybody to it; this spares them the refusal.
+struct Offer {
+    ceiling: Priority,
+    /// Those that may be named; all when absent.
+    models: Option<Vec<String>>,
+    /// Whether `all models` is a choice.
+    is_any_model: bool,
+    latest: Option<DateTime<Utc>>,
+    /// What lifetimes go by, and since when; none for keys of the tenant itself.
+    rules: Option<(KeyRules, DateTime<Utc>)>,
+}
+
+impl Offer {
+    /// What a tenant's own keys may be.
+    fn all(tenant: &TenantRow) -> Self {
+        Self {
+            ceiling: tenant.priority_ceiling_in_force,
+            models: None,
+            is_any_model: true,
+            latest: None,
+            rules: None,
+        }
+    }
+
+    /// What a key may be that a person owns, and that got its secret at `since`.
+    fn under_rules(tenant: &TenantRow, since: DateTime<Utc>, zone: Tz) -> Self {
+        let rules = &tenant.tenant.key_rules;
+        let ceiling = tenant.priority_ceiling_in_force;
+        Self {
+            ceiling: rules.priority_ceiling.map_or(ceiling, |most| most.min(ceiling)),
+            models: rules.models.clone(),
+            is_any_model: true,
+            latest: rules.latest_end(since, zone),
+            rules: Some((rules.clone(), since)),
+        }
+    }
+
+    /// What this key may become by the hand of this visitor.
+    fn of_key(tenant: &TenantRow, key: &KeyRow, visitor: &Visitor, zone: Tz) -> Self {
+        let Some(owner) = key.owner_id else {
+            return Self::all(tenant);
+        };
+        let under_rules = Self::under_rules(tenant, key.rotated_at.unwrap_or(key.created_at), zone);
+        if visitor.actor.person_id() != Some(owner) {
+            return under_rules;
+        }
+        let bounds = &key.bounds;
+        Self {
+            ceiling: bounds
+                .priority
+                .map_or(under_rules.ceiling, |most| most.min(under_rules.ceiling)),
+            models: match (under_rules.models, &bounds.models) {
+                (Some(ruled), Some(bound)) => Some(ruled.into_iter().filter(|name| bound.contains(name)).collect()),
+                (ruled, bound) => ruled.or_else(|| bound.clone()),
+            },
+            is_any_model: bounds.models.is_none(),
+            latest: under_rules.latest.into_iter().chain(bounds.expires_at).min(),
+            rules: under_rules.rules,
+        }
+    }
+
+    fn lifetimes(&self, now: DateTime<Utc>, zone: Tz) -> impl Iterator<Item = (u32, DateTime<Utc>)> + '_ {
+        let ends = LIFETIME_MONTHS.into_iter().filter_map(move |months| {
+            let end = match &self.rules {
+                Some((rules, since)) => Some(rules.end_after(months, now, *since, zone)),
+                None => Expiry::Months(months).at(now, zone),
+            };
+            Some((months, end?))
+        });
+        ends.filter(|(_, at)| self.latest.is_none_or(|latest| *at <= latest))
+    }
+
+    /// What a new key's form begins with: never, or the longest that is offered.
+    fn longest(&self, now: DateTime<Utc>, zone: Tz) -> String {
+        match self.latest {
+            None => String::new(),
+            Some(_) => {
+                let longest = self.lifetimes(now, zone).last();
+                longest.map_or(EXPIRY_AT.to_owned(), |(months, _)| months.to_string())
+            }
+        }
+    }
+}
+
 /// The fields that issuing and editing share.
 async fn key_fields(
     visit: &Visit,
     visitor: &Visitor,
     form: &Filled<KeyForm>,
-    ceiling: Priority,
+    offer: &Offer,
 ) -> Result<AnyView, PageError> {
+    let ceiling = offer.ceiling;
     let values = &form.values;
     let models = visit.state.control.models(&visitor.actor, visit.now()).await?;
     // What the key names already stays on offer, even if it is disabled by now.
-    let mut names: Vec<String> = models.into_iter().map(|row| row.model.name).collect();
+    let is_offered = |name: &String| offer.models.as_ref().is_none_or(|offered| offered.contains(name));
+    let mut names: Vec<String> = models
+        .into_iter()
+        .map(|row| row.model.name)
+        .filter(is_offered)
+        .collect();
     names.extend(
         values
             .allowed_models
@@ -380,10 +479,16 @@ async fn key_fields(
             .collect::<Vec<_>>(),
     );
     let model_choices: Vec<_> = names.into_iter().map(|name| (name.clone(), name)).collect();
-    let access = vec![
-        (String::new(), "All models, those of the future included".to_owned()),
-        (ACCESS_CHOSEN.to_owned(), "Only those chosen below".to_owned()),
-    ];
+    let any_model = match &offer.models {
+        None => "All models, those of the future included",
+        Some(_) => "All that people of this tenant may use",
+    };
+    let access = offer
+        .is_any_model
+        .then(|| (String::new(), any_model.to_owned()))
+        .into_iter()
+        .chain([(ACCESS_CHOSEN.to_owned(), "Only those chosen below".to_owned())])
+        .collect();
     let priorities = Priority::ALL
         .into_iter()
         .filter(|priority| *priority <= ceiling)
@@ -412,12 +517,15 @@ async fn key_fields(
     );
     let now = visit.now();
     let zone = visit.format.zone();
-    let lifetimes = std::iter::once((String::new(), "Never".to_owned()))
-        .chain(LIFETIME_MONTHS.into_iter().map(|months| {
-            let end = Expiry::Months(months)
-                .at(now, zone)
-                .map(|at| visit.format.minute(at))
-                .unwrap_or_default();
+    let never = offer.latest.is_none().then(|| (String::new(), "Never".to_owned()));
+    let latest = offer
+        .latest
+        .map(|at| format!(" At the latest {}.", visit.format.minute(at)))
+        .unwrap_or_default();
+    let lifetimes = never
+        .into_iter()
+        .chain(offer.lifetimes(now, zone).map(|(months, at)| {
+            let end = visit.format.minute(at);
             let span = if months == 1 {
                 "In 1 month".to_owned()
             } else {
@@ -429,7 +537,7 @@ async fn key_fields(
         .collect();
     Ok(view! {
         {form.select(
-            Field::new("priority", "Priority").hint(format!("Who goes first when the service is busy. This tenant's keys run at {ceiling} at most.")),
+            Field::new("priority", "Priority").hint(format!("Who goes first when the service is busy. At most {ceiling}.")),
             &values.priority,
             priorities,
         )}
@@ -440,7 +548,7 @@ async fn key_fields(
         <div class="field-row">
             {form.select(Field::new("expiry", "Expires"), &values.expiry, lifetimes)}
             {form.text(
-                Field::new("expires_at", "Time of expiry").instant().hint(format!("In {} time.", visit.format.zone())),
+                Field::new("expires_at", "Time of expiry").instant().hint(format!("In {} time.{latest}", visit.format.zone())),
                 &values.expires_at,
             )}
         </div>
@@ -573,25 +681,11 @@ pub fn detail() -> AnyView {
 }
 
 async fn editor(visit: &Visit, visitor: &Visitor, key: &KeyRow) -> Result<AnyView, PageError> {
-    let ceiling = if visitor.is_member() {
-        let own = visit
-            .state
-            .control
-            .own_tenant(&visitor.actor)
-            .await?
-            .ok_or(PageError::NotFound)?;
-        own.priority_ceiling_in_force
-    } else {
-        let tenant = visit
-            .state
-            .control
-            .tenant(&visitor.actor, key.tenant_id, visit.now())
-            .await?;
-        tenant.row.priority_ceiling_in_force
-    };
+    let tenant = tenant_row(visit, visitor, key.tenant_id).await?;
+    let offer = Offer::of_key(&tenant, key, visitor, visit.format.zone());
     let form = Filled::new(visit.draft.clone(), EditKey::PATH, || KeyForm::of(key, &visit.format));
     let version = form.version(&form.values.version, &key.version.to_string()).to_owned();
-    let fields = key_fields(visit, visitor, &form, ceiling).await?;
+    let fields = key_fields(visit, visitor, &form, &offer).await?;
     Ok(view! {
         <section class="card">
             <h2>"Change"</h2>

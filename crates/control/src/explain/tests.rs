@@ -41,6 +41,7 @@ fn key() -> KeyRow {
         created_by: "test".into(),
         rotated_at: None,
         old_secret_until: None,
+        bounds: domain::key_rules::KeyBounds::default(),
         version: 1,
     }
 }

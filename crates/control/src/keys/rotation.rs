@@ -6,13 +6,15 @@ use domain::key_rotation::{Overlap, Rotation};
 use domain::key_text::{KEY_RANDOM_BYTES, KeyText};
 use serde_json::{Value, json};
 use store::keys::KeyRow;
-use store::{keys, random};
+use store::{keys, random, tenants};
 
 use super::{IssuedKey, NOT_FOUND, changed, lock};
 use crate::{Actor, Control, ControlError, commit};
 
 impl Control {
     /// Gives a key another secret. The text in the answer is the only copy. The secret before works on for the overlap.
+    ///
+    /// What its tenant's rules for people's keys do not allow any more, it loses; its end it keeps, if they allow it.
     ///
     /// Whoever lost the answer rotates again: while an overlap runs, the pending secret is replaced, and the old one keeps its
     /// end, whatever overlap is asked for. Without an overlap ([`Overlap::AT_ONCE`]) nothing but the new secret works.
@@ -25,10 +27,22 @@ impl Control {
         overlap: Overlap,
         now: DateTime<Utc>,
     ) -> Result<IssuedKey, ControlError> {
-        self.key_to_change(actor, id).await?;
+        let tenant_id = self.key_to_change(actor, id).await?.tenant_id;
+        let zone = self.zone().await?;
         let mut transaction = self.store.begin().await?;
+        let tenant = tenants::lock(&mut transaction, tenant_id)
+            .await?
+            .ok_or(ControlError::NotFound { what: "tenant" })?;
         let before = lock(&mut transaction, id, version).await?;
         require_usable(&before, now)?;
+        // Its life begins anew, so it is held to the rules anew.
+        let confined = match before.owner_id {
+            Some(_) => tenant.tenant.key_rules.confine(before.powers(), now, zone),
+            None => before.powers(),
+        };
+        if confined != before.powers() {
+            keys::confine(&mut transaction, id, &confined).await?;
+        }
         let secrets = keys::secrets(&mut transaction, id).await?;
         let rotation = Rotation::new(&secrets, overlap, now);
         let text = KeyText::renew(&before.public_id, &random::bytes::<KEY_RANDOM_BYTES>(&*self.random));
@@ -90,5 +104,8 @@ fn shown(key: &KeyRow) -> Value {
         "public_id": key.public_id,
         "rotated_at": key.rotated_at,
         "old_secret_until": key.old_secret_until,
+        "priority": key.priority,
+        "allowed_models": key.allowed_models,
+        "expires_at": key.expires_at,
     })
 }

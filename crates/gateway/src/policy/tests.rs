@@ -76,6 +76,7 @@ fn changes() -> PolicyChanges {
             priority_ceiling: None,
             suspended_at: None,
             has_strict_budgets: false,
+            key_rules: domain::key_rules::KeyRules::default(),
             removed_at: None,
         }],
         plans: vec![Plan {
