@@ -26,6 +26,7 @@ mod idempotency;
 mod increases;
 mod jobs;
 mod key_rotation;
+mod key_rules;
 mod ledger;
 mod ledger_export;
 mod lifecycle;
