@@ -1,7 +1,9 @@
 //! API keys: members have their own, managers those of their tenant, operators all; auditors look on.
 
+mod check;
 mod rotation;
 mod rules;
+mod usage;
 mod warnings;
 
 use chrono::{DateTime, Duration, Utc};
@@ -22,6 +24,8 @@ use crate::actor::Reach;
 use crate::audit::Change;
 use crate::fields::Fields;
 use crate::{Actor, Control, ControlError, commit};
+
+pub use check::KeyCheck;
 
 /// Keys of one tenant that are neither revoked nor expired, at most.
 pub const KEYS_PER_TENANT_MAX: i64 = 10_000;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use domain::key_text::{KeyText, MalformedKey};
 use domain::key_warnings::KeyEnding;
-use domain::policy::Key;
+use domain::policy::{Key, KeySecret};
 use domain::priority::Priority;
 use domain::refusals::RefusalCode;
 use http::HeaderMap;
@@ -22,8 +22,8 @@ pub struct Caller {
     pub key: Arc<Key>,
     /// The key's tenant.
     pub tenant: Arc<TenantPolicy>,
-    /// Until when the secret works that it has shown: the old one, while a rotation's overlap runs.
-    pub secret_until: Option<DateTime<Utc>>,
+    /// The secret that it has shown, if it has shown one: while a rotation's overlap runs, a key has two.
+    pub secret: Option<KeySecret>,
 }
 
 /// Why nobody can be held to account for a request. Leaves no ledger row: there is no account to put it on.
@@ -68,14 +68,14 @@ pub fn authenticate(
         Unauthenticated::Unverifiable
     };
     let policy = policy.ok_or(not_found)?;
-    let (key, secret_until) = policy.find_key(&text.hash(), at).ok_or(not_found)?;
-    let key = Arc::clone(key);
+    let (key, secret) = policy.find_key(&text.hash(), at).ok_or(not_found)?;
+    let (key, secret) = (Arc::clone(key), Some(secret.clone()));
     let tenant = Arc::clone(policy.find_tenant(key.tenant_id).ok_or(not_found)?);
     Ok(Caller {
         policy,
         key,
         tenant,
-        secret_until,
+        secret,
     })
 }
 
@@ -110,7 +110,8 @@ impl Caller {
     pub fn ends_soon_at(&self, at: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let is_soon = |expires: &DateTime<Utc>| KeyEnding::KeyExpires.told_from(*expires) <= at;
         let expires = self.key.expires_at.filter(is_soon);
-        self.secret_until.into_iter().chain(expires).min()
+        let secret_until = self.secret.as_ref().and_then(|secret| secret.valid_until);
+        secret_until.into_iter().chain(expires).min()
     }
 }
 

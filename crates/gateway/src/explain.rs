@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use domain::ids::RequestId;
+use domain::key_text::SecretHash;
 use domain::limits::Scope;
 use domain::questions::{Answer, Question, ToldRefusal};
 use domain::readings::{CounterStore, Explanation, LiveLimit, Readings};
@@ -61,6 +62,15 @@ impl Gateway {
         })
     }
 
+    /// Whether a request that shows this secret would be known now.
+    ///
+    /// # Errors
+    /// [`Unanswered::NoPolicy`].
+    pub fn knows_secret(&self, secret: &SecretHash) -> Result<bool, Unanswered> {
+        let policy = self.policy().ok_or(Unanswered::NoPolicy)?;
+        Ok(policy.find_key(secret, self.clock.now().wall).is_some())
+    }
+
     /// What would become of this request now.
     ///
     /// # Errors
@@ -80,7 +90,7 @@ impl Gateway {
             policy,
             key,
             tenant,
-            secret_until: None,
+            secret: None,
         };
         let mut answer = Answer {
             store: self.counter_store(),

@@ -84,7 +84,8 @@ pub(crate) async fn unknown_route(State(gateway): State<Arc<Gateway>>, request: 
         // It may well be a provider's: but what cannot be metered is closed.
         (RefusalCode::UnmeteredRoute, "is not metered here, and therefore closed")
     };
-    let message = format!("{method} /v1/{path} {why}. Served are: {served}, GET /v1/models, GET /v1/jobs.");
+    let message =
+        format!("{method} /v1/{path} {why}. Served are: {served}, GET /v1/models, GET /v1/jobs, GET /v1/key.");
     refuse(flight, &Refusal::plain(code, message)).await
 }
 

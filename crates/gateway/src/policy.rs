@@ -10,7 +10,7 @@ use domain::ids::{KeyId, LimitId, PlanId, PriceId, TenantId, UpstreamId};
 use domain::key_rules::KeyRules;
 use domain::key_text::SecretHash;
 use domain::limits::{Class, Limit, Scope, Target, effective};
-use domain::policy::{Key, Model, Plan, PolicyChanges, Settings, Tenant, Upstream};
+use domain::policy::{Key, KeySecret, Model, Plan, PolicyChanges, Settings, Tenant, Upstream};
 use domain::prices::Price;
 use domain::priority::Priority;
 use limits::ScopeLimits;
@@ -130,6 +130,14 @@ impl TenantPolicy {
         ruled.map_or(self.priority_ceiling, |most| most.min(self.priority_ceiling))
     }
 
+    /// The models that this key of the tenant may use, where it or the rules name them; all when absent.
+    pub fn models_named_for<'a>(&'a self, key: &'a Key) -> Option<Vec<&'a str>> {
+        let ruled = self.rules_for(key).and_then(|rules| rules.models.as_ref());
+        let names = key.allowed_models.as_ref().or(ruled)?;
+        let names = names.iter().map(String::as_str);
+        Some(names.filter(|name| self.lets_use(key, name)).collect())
+    }
+
     /// Whether this key of the tenant may use `model`, by its own list and by the rules.
     pub fn lets_use(&self, key: &Key, model: &str) -> bool {
         key.allows_model(model) && self.rules_for(key).is_none_or(|rules| rules.allow_model(model))
@@ -137,12 +145,12 @@ impl TenantPolicy {
 }
 
 impl PolicySnapshot {
-    /// The key with this secret, if it is valid at `at`, and until when this secret works.
-    pub fn find_key(&self, hash: &SecretHash, at: DateTime<Utc>) -> Option<(&Arc<Key>, Option<DateTime<Utc>>)> {
+    /// The key with this secret, if it is valid at `at`, and the secret.
+    pub fn find_key(&self, hash: &SecretHash, at: DateTime<Utc>) -> Option<(&Arc<Key>, &KeySecret)> {
         let key = self.keys.get(hash)?;
         let secret = key.secrets.iter().find(|secret| secret.hash == *hash)?;
         let is_valid = secret.valid_until.is_none_or(|until| at < until);
-        is_valid.then_some((key, secret.valid_until))
+        is_valid.then_some((key, secret))
     }
 
     /// A key, whatever its secrets.

@@ -33,17 +33,18 @@ impl Store {
                 Columns,
                 "select keys.id as key_id, public_id, keys.name, keys.tenant_id, tenants.name as tenant_name,
                         people.email as \"owner_email?\", expires_at as \"ends_at!\", null::timestamptz as began_at,
-                        null::timestamptz as last_used_at
+                        last_used_at as \"last_used_at?\"
                  from keys
                  join tenants on tenants.id = keys.tenant_id
                  left join people on people.id = keys.owner_id
+                 left join key_uses on key_uses.key_id = keys.id
                  where revoked_at is null
                    and expires_at > $1
                    and expires_at <= $2
                    and tenants.removed_at is null
                    and not exists (
                        select from key_warnings
-                       where key_id = keys.id and kind = 'key_expires' and ends_at = expires_at)
+                       where key_warnings.key_id = keys.id and kind = 'key_expires' and ends_at = expires_at)
                  order by expires_at
                  limit $3",
                 now,
@@ -57,7 +58,7 @@ impl Store {
                 "select keys.id as key_id, public_id, keys.name, keys.tenant_id, tenants.name as tenant_name,
                         people.email as \"owner_email?\", valid_until as \"ends_at!\",
                         (select max(created_at) from key_secrets as newer where newer.key_id = keys.id) as began_at,
-                        null::timestamptz as last_used_at
+                        last_used_at as \"last_used_at?\"
                  from key_secrets
                  join keys on keys.id = key_secrets.key_id
                  join tenants on tenants.id = keys.tenant_id
@@ -68,7 +69,7 @@ impl Store {
                    and tenants.removed_at is null
                    and not exists (
                        select from key_warnings
-                       where key_id = keys.id and kind = 'overlap_ends' and ends_at = valid_until)
+                       where key_warnings.key_id = keys.id and kind = 'overlap_ends' and ends_at = valid_until)
                  order by valid_until
                  limit $3",
                 now,

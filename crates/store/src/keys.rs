@@ -57,6 +57,10 @@ pub struct KeyRow {
     pub rotated_at: Option<DateTime<Utc>>,
     /// Until when the secret before works, too, or worked.
     pub old_secret_until: Option<DateTime<Utc>>,
+    /// When that one was last shown, as far as gateways have written it down.
+    pub old_secret_used_at: Option<DateTime<Utc>>,
+    /// When it was last shown with any secret, as far as gateways have written it down.
+    pub last_used_at: Option<DateTime<Utc>>,
     /// The most that its owner may give it.
     pub bounds: KeyBounds,
     /// Raised by every change.
@@ -140,12 +144,15 @@ impl Store {
             "select keys.id, public_id, keys.tenant_id, tenants.name as tenant_name, owner_id,
                     people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority,
                     allowed_models, may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by,
-                    rotated_at, old_secret_until, priority_bound, models_bound, expires_bound, keys.version
+                    rotated_at, old_secret_until, secrets.old_secret_used_at,
+                    key_uses.last_used_at as \"last_used_at?\", priority_bound, models_bound, expires_bound, keys.version
              from keys
              join tenants on tenants.id = keys.tenant_id
              left join people on people.id = keys.owner_id
+             left join key_uses on key_uses.key_id = keys.id
              cross join lateral (
-                 select nullif(max(created_at), keys.created_at) as rotated_at, max(valid_until) as old_secret_until
+                 select nullif(max(created_at), keys.created_at) as rotated_at, max(valid_until) as old_secret_until,
+                        max(last_used_at) filter (where valid_until is not null) as old_secret_used_at
                  from key_secrets
                  where key_id = keys.id
              ) as secrets
@@ -171,6 +178,17 @@ impl Store {
         .fetch_all(self.pool())
         .await?;
         rows.into_iter().map(Columns::into_row).collect()
+    }
+
+    /// The newest secret of a key.
+    pub async fn newest_secret(&self, id: KeyId) -> Result<Option<SecretHash>, StoreError> {
+        let hash = sqlx::query_scalar!(
+            "select secret_hash from key_secrets where key_id = $1 order by created_at desc limit 1",
+            id.0,
+        )
+        .fetch_optional(self.pool())
+        .await?;
+        hash.map(secret_hash).transpose()
     }
 
     /// Deletes a batch of secrets that have ended by `now`; returns how many there were. Gateways go by the end that they know.
@@ -409,12 +427,15 @@ async fn find(executor: impl PgExecutor<'_>, id: KeyId) -> Result<Option<KeyRow>
         "select keys.id, public_id, keys.tenant_id, tenants.name as tenant_name, owner_id,
                 people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority, allowed_models,
                 may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by, rotated_at,
-                old_secret_until, priority_bound, models_bound, expires_bound, keys.version
+                old_secret_until, secrets.old_secret_used_at, key_uses.last_used_at as \"last_used_at?\",
+                priority_bound, models_bound, expires_bound, keys.version
          from keys
          join tenants on tenants.id = keys.tenant_id
          left join people on people.id = keys.owner_id
+         left join key_uses on key_uses.key_id = keys.id
          cross join lateral (
-             select nullif(max(created_at), keys.created_at) as rotated_at, max(valid_until) as old_secret_until
+             select nullif(max(created_at), keys.created_at) as rotated_at, max(valid_until) as old_secret_until,
+                    max(last_used_at) filter (where valid_until is not null) as old_secret_used_at
              from key_secrets
              where key_id = keys.id
          ) as secrets
@@ -446,6 +467,8 @@ struct Columns {
     created_by: String,
     rotated_at: Option<DateTime<Utc>>,
     old_secret_until: Option<DateTime<Utc>>,
+    old_secret_used_at: Option<DateTime<Utc>>,
+    last_used_at: Option<DateTime<Utc>>,
     priority_bound: Option<String>,
     models_bound: Option<Vec<String>>,
     expires_bound: Option<DateTime<Utc>>,
@@ -473,6 +496,8 @@ impl Columns {
             created_by: self.created_by,
             rotated_at: self.rotated_at,
             old_secret_until: self.old_secret_until,
+            old_secret_used_at: self.old_secret_used_at,
+            last_used_at: self.last_used_at,
             bounds: KeyBounds {
                 priority: parse_some(self.priority_bound, "keys.priority_bound")?,
                 models: self.models_bound,

@@ -9,13 +9,12 @@ use chrono_tz::Tz;
 use control::ControlError;
 use control::fields::Fields;
 use control::keys::{Expiry, KeyDraft, KeyOwner, LIFETIME_MONTHS};
-use control::rows::{KEYS_PAGE_MAX, KeyFilter, KeyRow, Person, TenantRow};
+use control::rows::{KEYS_PAGE_MAX, KeyFilter, KeyMonth, KeyRow, Person, TenantRow};
 use domain::ids::{KeyId, PersonId, TenantId};
 use domain::key_rules::KeyRules;
 use domain::key_text::masked;
 use domain::key_warnings::KeyEnding;
 use domain::limits::Scope;
-use domain::policy::Dialect;
 use domain::priority::Priority;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
@@ -23,13 +22,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::PageError;
 use crate::form::{Field, Filled};
-use crate::format::Format;
+use crate::format::{self, Format};
 use crate::page::{self, Page, id_of_path};
-use crate::pages::connect::{can_chat, snippets};
+use crate::pages::connect::snippets;
 use crate::session;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
-use crate::table::{self, Tone, badge, facts, words};
+use crate::table::{self, Tone, badge, facts, figures, words};
 use crate::visit::{Visit, Visitor, address};
 use admin_islands::copy_button::CopyButton;
 
@@ -70,8 +69,10 @@ pub fn list() -> AnyView {
             table::empty("No keys here yet.", ().into_any())
         } else {
             let now = visit.now();
+            let months = visit.state.control.key_months(&visitor.actor, &keys, now).await?;
+            let month = |key: &KeyRow| months.get(&key.id).copied().unwrap_or_default();
             table::table(
-                "The newest first.",
+                "The newest first. Spend and refusals are this month's.",
                 &[
                     words("Name"),
                     words("Key"),
@@ -81,8 +82,13 @@ pub fn list() -> AnyView {
                     words("Priority"),
                     words("Models"),
                     words("Expires"),
+                    words("Last used"),
+                    figures("Spent"),
+                    figures("Refused"),
                 ],
-                keys.iter().map(|key| row(key, visitor, &visit.format, now)).collect(),
+                keys.iter()
+                    .map(|key| row(key, month(key), visitor, &visit.format, now))
+                    .collect(),
             )
         };
         let content = view! {
@@ -181,7 +187,7 @@ async fn filters(visit: &Visit, visitor: &Visitor, wanted: &Wanted) -> Result<An
     .into_any())
 }
 
-fn row(key: &KeyRow, visitor: &Visitor, format: &Format, now: DateTime<Utc>) -> AnyView {
+fn row(key: &KeyRow, month: KeyMonth, visitor: &Visitor, format: &Format, now: DateTime<Utc>) -> AnyView {
     let href = format!("/keys/{}", key.id);
     let name = key.tenant_name.clone();
     // Members may not open the tenant's page.
@@ -204,6 +210,9 @@ fn row(key: &KeyRow, visitor: &Visitor, format: &Format, now: DateTime<Utc>) -> 
             <td>{key.priority.as_str()}</td>
             <td>{models(key)}</td>
             <td class="nowrap">{expiry(key, format)}</td>
+            <td class="nowrap">{last_used(key.last_used_at, format)}</td>
+            <td class="number">{format.money(month.cost)}</td>
+            <td class="number">{format::count(month.refusals)}</td>
         </tr>
     }
     .into_any()
@@ -245,6 +254,11 @@ fn models(key: &KeyRow) -> String {
 
 fn expiry(key: &KeyRow, format: &Format) -> String {
     key.expires_at.map_or("never".to_owned(), |at| format.minute(at))
+}
+
+/// Gateways write it down each minute.
+fn last_used(at: Option<DateTime<Utc>>, format: &Format) -> String {
+    at.map_or("not yet".to_owned(), |at| format.minute(at))
 }
 
 /// The form that issues a key. An operator first chooses the tenant, whose people and ceiling the form then offers.
@@ -572,16 +586,11 @@ pub fn issued() -> AnyView {
         };
         let visitor = visit.visitor()?;
         let key = visit.state.control.key(&visitor.actor, secret.id).await?;
-        let model = match key.allowed_models.as_ref().and_then(|models| models.first().cloned()) {
-            Some(model) => Some(model),
-            None => {
-                let models = visit.state.control.models(&visitor.actor, visit.now()).await?;
-                models
-                    .into_iter()
-                    .find(|row| row.dialects.contains(&Dialect::Openai) && can_chat(row))
-                    .map(|row| row.model.name)
-            }
-        };
+        let model = visit
+            .state
+            .control
+            .model_to_try(&visitor.actor, &key, visit.now())
+            .await?;
         let detail = format!("/keys/{}", key.id);
         let overlap = running_overlap(&key, visit.now()).map(|until| {
             let says = format!("The old secret works, too, until {}.", visit.format.minute(until));
@@ -604,8 +613,9 @@ pub fn issued() -> AnyView {
                 <p class="quiet">"Keep it like a password. Whoever has it spends this tenant's budget."</p>
             </section>
             <section class="card">
-                <h2>"Try it"</h2>
-                {snippets(&visit.state.gateway_address, &secret.text, model.as_deref())}
+                <h2>"Connect"</h2>
+                {check_form(key.id, true)}
+                {snippets(&visit.state.gateway_address, &secret.text, model.as_ref())}
             </section>
         };
         Ok(Page::new("Secret", content.into_any()))
@@ -625,6 +635,7 @@ pub fn detail() -> AnyView {
         let actions = view! {
             <a class="button" href=ledger>"Requests"</a>
             <a class="button" href=limits>"Limits"</a>
+            {check_form(id, false)}
             {is_changeable.then(|| view! { <a class="button" href=rotate>"Rotate"</a> })}
             {is_changeable.then(|| view! { <a class="button button-danger" href=revoke>"Revoke"</a> })}
         };
@@ -660,11 +671,25 @@ pub fn detail() -> AnyView {
                 format!("{} by {}", visit.format.time(key.created_at), key.created_by).into_any(),
             ),
         ];
+        let control = &visit.state.control;
+        let months = control
+            .key_months(&visitor.actor, std::slice::from_ref(&key), visit.now())
+            .await?;
+        let month = months.get(&id).copied().unwrap_or_default();
+        rows.extend([
+            ("Last used", last_used(key.last_used_at, &visit.format).into_any()),
+            ("Spent this month", visit.format.money(month.cost).into_any()),
+            ("Refused this month", format::count(month.refusals).into_any()),
+        ]);
         if let Some(rotated) = key.rotated_at {
             rows.push(("Rotated", visit.format.time(rotated).into_any()));
         }
         if let Some(until) = running_overlap(&key, visit.now()) {
-            let until = format!("works until {} ", visit.format.time(until));
+            let used = match key.old_secret_used_at {
+                Some(at) => format!("last used {}", visit.format.minute(at)),
+                None => "not used".to_owned(),
+            };
+            let until = format!("works until {}; {used} ", visit.format.time(until));
             let end = is_changeable.then(|| rotate::end_overlap_form(&key));
             rows.push(("Old secret", view! { {until} {end} }.into_any()));
         }
@@ -678,6 +703,17 @@ pub fn detail() -> AnyView {
         };
         Ok(Page::new(key.name.clone(), content.into_any()))
     })
+}
+
+/// The button that tries a key. Beside a secret that is shown once, the result opens in a window of its own.
+fn check_form(id: KeyId, opens_window: bool) -> AnyView {
+    view! {
+        <form method="post" action=CheckKey::PATH target=opens_window.then_some("_blank")>
+            <input type="hidden" name="id" value=id.to_string() />
+            <button class="button" type="submit">"Test this key"</button>
+        </form>
+    }
+    .into_any()
 }
 
 async fn editor(visit: &Visit, visitor: &Visitor, key: &KeyRow) -> Result<AnyView, PageError> {
@@ -873,6 +909,21 @@ pub async fn edit_key(#[server(flatten)] form: KeyForm) -> Result<(), ServerFnEr
             .edit_key(actor, id, version, &draft, visit.now())
             .await?;
         Ok::<_, Refused>(Done::say(format!("/keys/{id}"), "Saved."))
+    })
+    .await
+}
+
+/// Tries a key, and says what came of it.
+#[server(prefix = "/console", endpoint = "keys/check")]
+pub async fn check_key(#[server(default)] id: String) -> Result<(), ServerFnError> {
+    let back = format!("/keys/{id}");
+    press(&back, |visit: Visit| async move {
+        let id: KeyId = parsed_id(&id)?;
+        let check = visit.state.control.check_key(visit.actor()?, id, visit.now()).await?;
+        match check.is_good() {
+            true => Ok(Done::say(format!("/keys/{id}"), check.words())),
+            false => Err(Refused::Form(check.words())),
+        }
     })
     .await
 }

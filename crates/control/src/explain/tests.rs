@@ -41,6 +41,8 @@ fn key() -> KeyRow {
         created_by: "test".into(),
         rotated_at: None,
         old_secret_until: None,
+        old_secret_used_at: None,
+        last_used_at: None,
         bounds: domain::key_rules::KeyBounds::default(),
         version: 1,
     }
