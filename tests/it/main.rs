@@ -31,6 +31,7 @@ mod ledger;
 mod ledger_export;
 mod lifecycle;
 mod outage;
+mod own_key;
 mod plans;
 mod policy;
 mod priorities;
