@@ -1,6 +1,7 @@
 //! API keys: members have their own, managers those of their tenant, operators all; auditors look on.
 
 mod check;
+mod own_limits;
 mod rotation;
 mod rules;
 mod usage;

@@ -25,6 +25,7 @@
 //! | key text, public id, secret hash | [`key_text`] |
 //! | rotation (a key gets another secret), overlap (both work) | [`key_rotation`] |
 //! | key rules (what people's own keys may be), bounds (of one key) | [`key_rules`] |
+//! | own limits (of a key, by its owner) | [`own_limits`] |
 //! | management token (what a program shows at the JSON API), permission | [`management_tokens`] |
 //!
 //! Nothing here reads a clock, draws a random number or does input or output: time and randomness are arguments.
@@ -45,6 +46,7 @@ pub mod ledger;
 pub mod limits;
 pub mod management_tokens;
 pub mod money;
+pub mod own_limits;
 pub mod parts;
 pub mod people;
 pub mod periods;

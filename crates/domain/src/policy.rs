@@ -12,6 +12,7 @@ use crate::ids::{KeyId, PersonId, PlanId, TenantId, UpstreamId};
 use crate::key_rules::KeyRules;
 use crate::key_text::SecretHash;
 use crate::limits::Limit;
+use crate::own_limits::OwnLimits;
 use crate::prices::{Price, Unpriced};
 use crate::priority::Priority;
 
@@ -99,6 +100,9 @@ pub struct Key {
     pub expires_at: Option<DateTime<Utc>>,
     /// Refused since then with `key_revoked`.
     pub revoked_at: Option<DateTime<Utc>>,
+    /// What its owner lets it use at most.
+    #[serde(default)]
+    pub own_limits: OwnLimits,
     /// Its secrets, newest first; at most two.
     pub secrets: Vec<KeySecret>,
 }

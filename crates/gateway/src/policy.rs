@@ -289,7 +289,12 @@ impl PolicySnapshot {
 
     fn key_node(&self, key: &Key, tenant: &TenantPolicy) -> ScopeLimits {
         let node = self.node_or_classes(Scope::Key(key.id), &[&tenant.every_key]);
-        ScopeLimits::of_key(key.id, key.tenant_id, node.limits)
+        // The common case costs no allocation.
+        let limits = match key.own_limits.are_none() {
+            true => node.limits,
+            false => key.own_limits.lower(key.id, &node.limits).into(),
+        };
+        ScopeLimits::of_key(key.id, key.tenant_id, limits)
     }
 
     fn node_or_classes(&self, scope: Scope, classes: &[&Arc<[Limit]>]) -> ScopeLimits {

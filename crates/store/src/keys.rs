@@ -5,9 +5,11 @@ use domain::ids::{KeyId, PersonId, TenantId};
 use domain::key_rotation::Rotation;
 use domain::key_rules::{KeyBounds, KeyPowers};
 use domain::key_text::SecretHash;
+use domain::own_limits::OwnLimits;
 use domain::policy::KeySecret;
 use domain::priority::Priority;
 use sqlx::PgExecutor;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::policy::{parse, parse_some, secret_hash};
@@ -63,6 +65,8 @@ pub struct KeyRow {
     pub last_used_at: Option<DateTime<Utc>>,
     /// The most that its owner may give it.
     pub bounds: KeyBounds,
+    /// What its owner lets it use at most.
+    pub own_limits: OwnLimits,
     /// Raised by every change.
     pub version: i64,
 }
@@ -145,7 +149,8 @@ impl Store {
                     people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority,
                     allowed_models, may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by,
                     rotated_at, old_secret_until, secrets.old_secret_used_at,
-                    key_uses.last_used_at as \"last_used_at?\", priority_bound, models_bound, expires_bound, keys.version
+                    key_uses.last_used_at as \"last_used_at?\", priority_bound, models_bound, expires_bound,
+                    own_limits as \"own_limits: Json<OwnLimits>\", keys.version
              from keys
              join tenants on tenants.id = keys.tenant_id
              left join people on people.id = keys.owner_id
@@ -309,6 +314,18 @@ pub async fn secrets(transaction: &mut Transaction, id: KeyId) -> Result<Vec<Key
         .collect()
 }
 
+/// Sets what the owner of a locked key lets it use at most.
+pub async fn set_own_limits(transaction: &mut Transaction, id: KeyId, own: &OwnLimits) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update keys set own_limits = $2, version = version + 1 where id = $1",
+        id.0,
+        Json(own) as _,
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
 /// Takes from a key that is locked what its tenant's rules do not allow any more.
 pub async fn confine(transaction: &mut Transaction, id: KeyId, powers: &KeyPowers) -> Result<(), StoreError> {
     sqlx::query!(
@@ -428,7 +445,8 @@ async fn find(executor: impl PgExecutor<'_>, id: KeyId) -> Result<Option<KeyRow>
                 people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority, allowed_models,
                 may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by, rotated_at,
                 old_secret_until, secrets.old_secret_used_at, key_uses.last_used_at as \"last_used_at?\",
-                priority_bound, models_bound, expires_bound, keys.version
+                priority_bound, models_bound, expires_bound,
+                    own_limits as \"own_limits: Json<OwnLimits>\", keys.version
          from keys
          join tenants on tenants.id = keys.tenant_id
          left join people on people.id = keys.owner_id
@@ -472,6 +490,7 @@ struct Columns {
     priority_bound: Option<String>,
     models_bound: Option<Vec<String>>,
     expires_bound: Option<DateTime<Utc>>,
+    own_limits: Json<OwnLimits>,
     version: i64,
 }
 
@@ -503,6 +522,7 @@ impl Columns {
                 models: self.models_bound,
                 expires_at: self.expires_bound,
             },
+            own_limits: self.own_limits.0,
             version: self.version,
         })
     }

@@ -6,8 +6,10 @@ use chrono::{DateTime, Utc};
 use domain::budget_events::Thresholds;
 use domain::key_text::SecretHash;
 use domain::limits::{Gates, Increase, Limit, Mode, Scope, Target};
+use domain::own_limits::OwnLimits;
 use domain::policy::{Key, KeySecret, LimitRow, Model, Plan, PolicyChanges, PriceRow, Route, Tenant, Upstream};
 use domain::prices::{Price, PriceTier, Rates};
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::tenants::key_rules;
@@ -135,7 +137,7 @@ async fn keys(snapshot: &mut Transaction, since: i64) -> Result<Vec<Key>, StoreE
     }
     let rows = sqlx::query!(
         "select id, public_id, tenant_id, owner_id, name, priority, allowed_models, may_name_users, degrades,
-                expires_at, revoked_at
+                own_limits as \"own_limits: Json<OwnLimits>\", expires_at, revoked_at
          from keys
          where policy_version > $1",
         since,
@@ -155,6 +157,7 @@ async fn keys(snapshot: &mut Transaction, since: i64) -> Result<Vec<Key>, StoreE
                 allowed_models: row.allowed_models,
                 may_name_users: row.may_name_users,
                 degrades: row.degrades,
+                own_limits: row.own_limits.0,
                 expires_at: row.expires_at,
                 revoked_at: row.revoked_at,
             })

@@ -1,5 +1,6 @@
 //! Keys: the list, issuing one, the page that shows a secret once, one key, rotating and revoking it.
 
+pub mod own_limits;
 pub mod rotate;
 
 use std::str::FromStr;
@@ -635,7 +636,7 @@ pub fn detail() -> AnyView {
         let actions = view! {
             <a class="button" href=ledger>"Requests"</a>
             <a class="button" href=limits>"Limits"</a>
-            {check_form(id, false)}
+            {is_changeable.then(|| check_form(id, false))}
             {is_changeable.then(|| view! { <a class="button" href=rotate>"Rotate"</a> })}
             {is_changeable.then(|| view! { <a class="button button-danger" href=revoke>"Revoke"</a> })}
         };
@@ -644,6 +645,8 @@ pub fn detail() -> AnyView {
         } else {
             None
         };
+        let sets_own = is_changeable && visit.state.control.sets_own_limits(&visitor.actor, &key);
+        let own_limits = sets_own.then(|| own_limits::card(&visit, &key));
         let revoked = key.revoked_at.map(|at| visit.format.time(at));
         let mut rows = vec![
             ("Key", view! { <code>{masked(&key.public_id)}</code> }.into_any()),
@@ -700,6 +703,7 @@ pub fn detail() -> AnyView {
             {shell::page_head(key.name.clone(), "", actions.into_any())}
             <section class="card">{facts(rows)}</section>
             {editor}
+            {own_limits}
         };
         Ok(Page::new(key.name.clone(), content.into_any()))
     })

@@ -44,6 +44,7 @@ fn key() -> KeyRow {
         old_secret_used_at: None,
         last_used_at: None,
         bounds: domain::key_rules::KeyBounds::default(),
+        own_limits: domain::own_limits::OwnLimits::default(),
         version: 1,
     }
 }

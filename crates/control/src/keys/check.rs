@@ -61,9 +61,9 @@ impl KeyCheck {
 
 impl Control {
     /// Tries a key: whether the gateway of this process knows its newest secret, and whether it would admit a short chat
-    /// request now. Nothing is sent to a provider, and nothing taken.
+    /// request now. For those who may change it. Nothing is sent to a provider, and nothing taken.
     pub async fn check_key(&self, actor: &Actor, id: KeyId, now: DateTime<Utc>) -> Result<KeyCheck, ControlError> {
-        let key = self.key(actor, id).await?;
+        let key = self.key_to_change(actor, id).await?;
         let secret = self.store.newest_secret(id).await?.ok_or(NOT_FOUND)?;
         match self.live.knows_secret(secret).await {
             Ok(true) => {}

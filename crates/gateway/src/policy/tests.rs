@@ -118,6 +118,7 @@ fn key(secret: u8) -> Key {
         degrades: false,
         expires_at: None,
         revoked_at: None,
+        own_limits: domain::own_limits::OwnLimits::default(),
         secrets: vec![KeySecret {
             hash: SecretHash([secret; 32]),
             valid_until: None,
