@@ -32,6 +32,7 @@ mod ledger_export;
 mod lifecycle;
 mod outage;
 mod own_key;
+mod own_limits;
 mod plans;
 mod policy;
 mod priorities;
