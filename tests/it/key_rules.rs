@@ -391,8 +391,8 @@ async fn rules_are_set_on_the_tenants_page_by_who_runs_it() {
     let form = form
         .fill("keys_per_person", "2")
         .fill("months_max", "3")
-        .fill("priority_ceiling", "default")
-        .fill("model_access", "chosen")
+        .choose("priority_ceiling", "default")
+        .choose("model_access", "Only those chosen below")
         .tick("models[]", MODEL);
     manager.send(&form).await;
     assert_eq!(manager.page.notices(), ["Saved."]);

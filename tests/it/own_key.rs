@@ -81,7 +81,7 @@ async fn what_is_left(tollgate: &Tollgate) {
     let seconds = (resets - tollgate.clock.wall()).num_seconds();
     assert!((0..=65).contains(&seconds), "{seconds}");
     let money = limit_of(&body, &scope, "budget_cost");
-    assert_eq!(money["limit"], "2.0");
+    assert_eq!(money["limit"], "2.00");
     let tokens = limit_of(&body, &format!("tenant:{tenant}"), "budget_tokens");
     let used = tokens["used"].as_i64().expect("a count");
     assert!(used > 100, "{used}");

@@ -7,7 +7,7 @@ mod rules;
 mod usage;
 mod warnings;
 
-use chrono::{DateTime, Duration, Utc};
+use chrono::{DateTime, Duration, SubsecRound as _, Utc};
 use chrono_tz::Tz;
 use domain::ids::{KeyId, PersonId, TenantId};
 use domain::key_rules::KeyPowers;
@@ -343,6 +343,8 @@ async fn checked(
         }
         (expiry, _) => expiry.at(now, zone),
     };
+    // As Postgres keeps it, so that what was written is known again.
+    let expires_at = expires_at.map(|at| at.trunc_subsecs(6));
     if let Expiry::Months(months) = draft.expiry
         && !(1..=LIFETIME_MONTHS_MAX).contains(&months)
     {
