@@ -474,9 +474,12 @@ async fn whatever_a_form_can_do_is_refused_to_an_auditor() {
         }
     }
     for action in [
+        "keys/check",
         "keys/edit",
         "keys/issue",
+        "keys/own-limits",
         "keys/revoke",
+        "keys/rotate",
         "limits/add",
         "limits/edit",
         "limits/remove",
@@ -496,6 +499,7 @@ async fn whatever_a_form_can_do_is_refused_to_an_auditor() {
         "settings/unpriced",
         "tenants/create",
         "tenants/edit",
+        "tenants/key-rules",
         "tenants/suspend",
         "upstreams/create",
         "upstreams/edit",

@@ -29,6 +29,7 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/keys/new") view=pages::keys::new ssr=SsrMode::Async />
                 <Route path=path!("/keys/issued") view=pages::keys::issued ssr=SsrMode::Async />
                 <Route path=path!("/keys/:id") view=pages::keys::detail ssr=SsrMode::Async />
+                <Route path=path!("/keys/:id/rotate") view=pages::keys::rotate::view ssr=SsrMode::Async />
                 <Route path=path!("/keys/:id/revoke") view=pages::keys::revoke ssr=SsrMode::Async />
                 <Route path=path!("/models") view=pages::models::list ssr=SsrMode::Async />
                 <Route path=path!("/models/new") view=pages::models::new ssr=SsrMode::Async />

@@ -1,8 +1,16 @@
 //! API keys: members have their own, managers those of their tenant, operators all; auditors look on.
 
-use chrono::{DateTime, Duration, Utc};
+mod check;
+mod own_limits;
+mod rotation;
+mod rules;
+mod usage;
+mod warnings;
+
+use chrono::{DateTime, Duration, SubsecRound as _, Utc};
 use chrono_tz::Tz;
 use domain::ids::{KeyId, PersonId, TenantId};
+use domain::key_rules::KeyPowers;
 use domain::key_text::{KEY_RANDOM_BYTES, KeyText};
 use domain::people::Role;
 use domain::periods::months_after;
@@ -17,6 +25,8 @@ use crate::actor::Reach;
 use crate::audit::Change;
 use crate::fields::Fields;
 use crate::{Actor, Control, ControlError, commit};
+
+pub use check::KeyCheck;
 
 /// Keys of one tenant that are neither revoked nor expired, at most.
 pub const KEYS_PER_TENANT_MAX: i64 = 10_000;
@@ -78,7 +88,7 @@ pub struct KeyDraft {
     pub expiry: Expiry,
 }
 
-/// A key that was just issued.
+/// A key that has just got a secret.
 #[derive(Clone, Debug)]
 pub struct IssuedKey {
     /// The key.
@@ -118,9 +128,14 @@ impl Control {
         let tenant = tenants::lock(&mut transaction, tenant_id)
             .await?
             .ok_or(ControlError::field("tenant_id", "there is no such tenant"))?;
-        let values = checked(&mut transaction, actor, draft, &tenant, None, now, zone).await?;
         let owner_id = require_owner(&mut transaction, tenant_id, owner).await?;
-        require_room(&mut transaction, tenant_id, owner_id, now).await?;
+        let about = About {
+            tenant: &tenant,
+            owner_id,
+            before: None,
+        };
+        let values = checked(&mut transaction, actor, draft, &about, now, zone).await?;
+        require_room(&mut transaction, &tenant, owner_id, now).await?;
         let text = KeyText::generate(&random::bytes::<KEY_RANDOM_BYTES>(&*self.random));
         let key = NewKey {
             id: self.new_id(KeyId::new, now),
@@ -164,7 +179,17 @@ impl Control {
         if before.revoked_at.is_some() {
             return Err(ControlError::field("key", "this key is revoked; issue another one"));
         }
-        let values = checked(&mut transaction, actor, draft, &tenant, Some(&before), now, zone).await?;
+        let about = About {
+            tenant: &tenant,
+            owner_id: before.owner_id,
+            before: Some(&before),
+        };
+        let values = checked(&mut transaction, actor, draft, &about, now, zone).await?;
+        // One that had expired comes back to life.
+        let had_ended = before.expires_at.is_some_and(|at| at <= now);
+        if had_ended && values.expires_at.is_none_or(|at| now < at) {
+            require_room(&mut transaction, &tenant, before.owner_id, now).await?;
+        }
         keys::update(&mut transaction, id, &values).await?;
         let after = keys::lock(&mut transaction, id).await?.ok_or(NOT_FOUND)?;
         let change = changed("key.edit", &after, Some(shown(&before)), Some(shown(&after)));
@@ -236,20 +261,30 @@ async fn require_owner(
 
 async fn require_room(
     transaction: &mut Transaction,
-    tenant: TenantId,
+    tenant: &TenantRow,
     owner: Option<PersonId>,
     now: DateTime<Utc>,
 ) -> Result<(), ControlError> {
+    let (tenant, rules) = (tenant.tenant.id, &tenant.tenant.key_rules);
     if keys::count_live(transaction, tenant, None, now).await? >= KEYS_PER_TENANT_MAX {
         return Err(ControlError::field(
             "name",
             format!("this tenant has {KEYS_PER_TENANT_MAX} keys already; revoke one first"),
         ));
     }
-    if owner.is_some() && keys::count_live(transaction, tenant, owner, now).await? >= KEYS_PER_PERSON_MAX {
+    let most = rules
+        .keys_per_person
+        .map_or(KEYS_PER_PERSON_MAX, i64::from)
+        .min(KEYS_PER_PERSON_MAX);
+    if owner.is_some() && keys::count_live(transaction, tenant, owner, now).await? >= most {
         return Err(ControlError::field(
             "name",
-            format!("this person has {KEYS_PER_PERSON_MAX} keys already; revoke one first"),
+            match most {
+                0 => "people of this tenant have no keys of their own; a manager issues service accounts' keys"
+                    .to_owned(),
+                1 => "this person has a key already, and may have one; revoke it first".to_owned(),
+                most => format!("this person has {most} keys already, and may have no more; revoke one first"),
+            },
         ));
     }
     Ok(())
@@ -267,15 +302,29 @@ async fn lock(transaction: &mut Transaction, id: KeyId, read: i64) -> Result<Key
     })
 }
 
+/// What a draft is about: a new key, or the one before.
+struct About<'a> {
+    tenant: &'a TenantRow,
+    owner_id: Option<PersonId>,
+    before: Option<&'a KeyRow>,
+}
+
+impl About<'_> {
+    /// Since when the key's life counts: its present secret's, or for a new one from now on.
+    fn begun_at(&self, now: DateTime<Utc>) -> DateTime<Utc> {
+        self.before.map_or(now, |key| key.rotated_at.unwrap_or(key.created_at))
+    }
+}
+
 async fn checked(
     transaction: &mut Transaction,
     actor: &Actor,
     draft: &KeyDraft,
-    tenant: &TenantRow,
-    before: Option<&KeyRow>,
+    about: &About<'_>,
     now: DateTime<Utc>,
     zone: Tz,
 ) -> Result<KeyValues, ControlError> {
+    let &About { tenant, before, .. } = about;
     let mut fields = Fields::default();
     let name = fields.name("name", &draft.name);
     let ceiling = tenant.priority_ceiling_in_force;
@@ -287,7 +336,15 @@ async fn checked(
         fields.refuse("may_name_users", "ask a manager of your tenant to change this");
     }
     let allowed_models = check_models(transaction, &mut fields, draft).await?;
-    let expires_at = draft.expiry.at(now, zone);
+    let expires_at = match (draft.expiry, about.owner_id) {
+        (Expiry::Months(months), Some(_)) => {
+            let rules = &tenant.tenant.key_rules;
+            Some(rules.end_after(months, now, about.begun_at(now), zone))
+        }
+        (expiry, _) => expiry.at(now, zone),
+    };
+    // As Postgres keeps it, so that what was written is known again.
+    let expires_at = expires_at.map(|at| at.trunc_subsecs(6));
     if let Expiry::Months(months) = draft.expiry
         && !(1..=LIFETIME_MONTHS_MAX).contains(&months)
     {
@@ -300,14 +357,21 @@ async fn checked(
     {
         fields.refuse("expiry", "choose a time in the future, within ten years");
     }
+    let powers = KeyPowers {
+        priority: draft.priority,
+        models: allowed_models,
+        expires_at,
+    };
+    let bounds = rules::check(&mut fields, actor, about, &powers, now, zone);
     fields.check()?;
     Ok(KeyValues {
         name,
-        priority: draft.priority,
-        allowed_models,
+        priority: powers.priority,
+        allowed_models: powers.models,
         may_name_users: draft.may_name_users,
         degrades: draft.degrades,
         expires_at,
+        bounds,
     })
 }
 

@@ -57,6 +57,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Duration, Utc};
 use domain::alerts::ALERTS_KEPT_DAYS;
 use domain::budget_events::BUDGET_EVENTS_KEPT_DAYS;
+use domain::key_warnings::KEY_WARNINGS_KEPT_DAYS;
 use store::random::{self, Random};
 use store::sealing::SecretKey;
 use store::{Store, StoreError, Transaction};
@@ -101,7 +102,7 @@ impl Control {
     }
 
     /// Deletes a batch of what has ended: sessions, one-time links, failed sign-ins that no longer count, alerts
-    /// and thresholds of long ago, jobs and their answers. Returns how many rows there were; call again while it is not zero.
+    /// and thresholds of long ago, jobs and their answers, secrets of rotated keys. Returns how many rows there were; call again while it is not zero.
     pub async fn delete_expired(&self, now: DateTime<Utc>) -> Result<u64, ControlError> {
         let sessions = self.store.delete_expired_sessions(now).await?;
         let links = self.store.delete_expired_links(now).await?;
@@ -115,7 +116,12 @@ impl Control {
             .store
             .delete_old_budget_events(now - Duration::days(BUDGET_EVENTS_KEPT_DAYS))
             .await?;
-        Ok(sessions + links + failures + alerts + budget_events + jobs)
+        let secrets = self.store.delete_ended_secrets(now).await?;
+        let key_warnings = self
+            .store
+            .delete_old_key_warnings(now - Duration::days(KEY_WARNINGS_KEPT_DAYS))
+            .await?;
+        Ok(sessions + links + failures + alerts + budget_events + jobs + secrets + key_warnings)
     }
 
     /// A new id, of whichever kind is asked for.

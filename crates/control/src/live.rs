@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use domain::key_text::SecretHash;
 use domain::limits::Scope;
 use domain::questions::{Answer, Question};
 use domain::readings::Readings;
@@ -11,10 +12,13 @@ use futures_util::future::{self, BoxFuture};
 /// Nodes that are read at once, at most.
 pub const SCOPES_READ_MAX: usize = 1_000;
 
-/// What is counted now, and what would become of a request. Neither takes anything.
+/// What is counted now, which secrets are known, and what would become of a request. None of it takes anything.
 pub trait LiveCounters: fmt::Debug + Send + Sync {
     /// What the limits in force on these nodes say, at most [`SCOPES_READ_MAX`] of them.
     fn readings(&self, scopes: Vec<Scope>) -> BoxFuture<'_, Result<Readings, LiveError>>;
+
+    /// Whether a request that shows this secret would be known now.
+    fn knows_secret(&self, secret: SecretHash) -> BoxFuture<'_, Result<bool, LiveError>>;
 
     /// What would become of this request now.
     fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, LiveError>>;
@@ -40,6 +44,10 @@ pub(crate) struct NoGateway;
 
 impl LiveCounters for NoGateway {
     fn readings(&self, _: Vec<Scope>) -> BoxFuture<'_, Result<Readings, LiveError>> {
+        future::ready(Err(LiveError::NoGateway)).boxed()
+    }
+
+    fn knows_secret(&self, _: SecretHash) -> BoxFuture<'_, Result<bool, LiveError>> {
         future::ready(Err(LiveError::NoGateway)).boxed()
     }
 

@@ -6,6 +6,7 @@ pub use store::budgets::Spent;
 pub use store::entries::{EntryCursor, EntryFilter, EntryPage, LedgerEntry, Named, PAGE_ENTRIES_MAX};
 pub use store::instances::Instance;
 pub use store::jobs::{JOBS_PAGE_MAX, JobFilter, JobRow, NamedJob};
+pub use store::key_uses::KeyMonth;
 pub use store::keys::{KEYS_PAGE_MAX, KeyFilter, KeyRow};
 pub use store::management_tokens::ManagementTokenRow;
 pub use store::models::{ModelRow, StoredPrice};

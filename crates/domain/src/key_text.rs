@@ -51,6 +51,11 @@ impl KeyText {
         Self(secret_text::generate(PREFIX, random))
     }
 
+    /// A new secret for a key that keeps its public id, and so its place in logs and pages.
+    pub fn renew(public_id: &str, random: &[u8; KEY_RANDOM_BYTES]) -> Self {
+        Self(secret_text::renew(PREFIX, public_id, random))
+    }
+
     /// Reads a key; checks shape and checksum, not whether it exists.
     pub fn parse(text: &str) -> Result<Self, MalformedKey> {
         secret_text::check(PREFIX, text).map_err(|malformed| match malformed {

@@ -23,6 +23,9 @@
 //! | priority, traffic (what happened at each) | [`priority`] |
 //! | alert (what operators should hear of), its kind and subject, watch, delivery (to the webhook) | [`alerts`] |
 //! | key text, public id, secret hash | [`key_text`] |
+//! | rotation (a key gets another secret), overlap (both work) | [`key_rotation`] |
+//! | key rules (what people's own keys may be), bounds (of one key) | [`key_rules`] |
+//! | own limits (of a key, by its owner) | [`own_limits`] |
 //! | management token (what a program shows at the JSON API), permission | [`management_tokens`] |
 //!
 //! Nothing here reads a clock, draws a random number or does input or output: time and randomness are arguments.
@@ -35,11 +38,15 @@ pub mod estimate;
 pub mod ids;
 pub mod instances;
 pub mod jobs;
+pub mod key_rotation;
+pub mod key_rules;
 pub mod key_text;
+pub mod key_warnings;
 pub mod ledger;
 pub mod limits;
 pub mod management_tokens;
 pub mod money;
+pub mod own_limits;
 pub mod parts;
 pub mod people;
 pub mod periods;

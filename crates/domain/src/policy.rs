@@ -9,8 +9,10 @@ use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{KeyId, PersonId, PlanId, TenantId, UpstreamId};
+use crate::key_rules::KeyRules;
 use crate::key_text::SecretHash;
 use crate::limits::Limit;
+use crate::own_limits::OwnLimits;
 use crate::prices::{Price, Unpriced};
 use crate::priority::Priority;
 
@@ -43,6 +45,9 @@ pub struct Tenant {
     /// Whether the gateway writes the estimated output cap into requests that state none, so that a budget's hold is a
     /// promise.
     pub has_strict_budgets: bool,
+    /// What the keys of its people may be.
+    #[serde(default)]
+    pub key_rules: KeyRules,
     /// Gone for good; kept for reports.
     pub removed_at: Option<DateTime<Utc>>,
 }
@@ -95,6 +100,9 @@ pub struct Key {
     pub expires_at: Option<DateTime<Utc>>,
     /// Refused since then with `key_revoked`.
     pub revoked_at: Option<DateTime<Utc>>,
+    /// What its owner lets it use at most.
+    #[serde(default)]
+    pub own_limits: OwnLimits,
     /// Its secrets, newest first; at most two.
     pub secrets: Vec<KeySecret>,
 }

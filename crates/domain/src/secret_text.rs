@@ -25,8 +25,14 @@ pub(crate) enum Malformed {
 
 /// A new text from random bytes.
 pub(crate) fn generate(prefix: &str, random: &[u8; RANDOM_BYTES]) -> String {
-    let (id, secret) = random.split_at(2 * PUBLIC_ID_CHARS);
-    let body = format!("{prefix}{}-{}", letters(id, LOWER), letters(secret, ALPHANUMERIC));
+    let public_id = letters(&random[..2 * PUBLIC_ID_CHARS], LOWER);
+    renew(prefix, &public_id, random)
+}
+
+/// A new text for a public id that is in use already. The random bytes that would make an id are left unused.
+pub(crate) fn renew(prefix: &str, public_id: &str, random: &[u8; RANDOM_BYTES]) -> String {
+    let secret = letters(&random[2 * PUBLIC_ID_CHARS..], ALPHANUMERIC);
+    let body = format!("{prefix}{public_id}-{secret}");
     let checksum = checksum(&body);
     body + &checksum
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use domain::key_text::{KeyText, MalformedKey};
-use domain::policy::Key;
+use domain::key_warnings::KeyEnding;
+use domain::policy::{Key, KeySecret};
+use domain::priority::Priority;
 use domain::refusals::RefusalCode;
 use http::HeaderMap;
 use protocol::headers::key_text;
@@ -20,6 +22,8 @@ pub struct Caller {
     pub key: Arc<Key>,
     /// The key's tenant.
     pub tenant: Arc<TenantPolicy>,
+    /// The secret that it has shown, if it has shown one: while a rotation's overlap runs, a key has two.
+    pub secret: Option<KeySecret>,
 }
 
 /// Why nobody can be held to account for a request. Leaves no ledger row: there is no account to put it on.
@@ -64,9 +68,15 @@ pub fn authenticate(
         Unauthenticated::Unverifiable
     };
     let policy = policy.ok_or(not_found)?;
-    let key = Arc::clone(policy.find_key(&text.hash(), at).ok_or(not_found)?);
+    let (key, secret) = policy.find_key(&text.hash(), at).ok_or(not_found)?;
+    let (key, secret) = (Arc::clone(key), Some(secret.clone()));
     let tenant = Arc::clone(policy.find_tenant(key.tenant_id).ok_or(not_found)?);
-    Ok(Caller { policy, key, tenant })
+    Ok(Caller {
+        policy,
+        key,
+        tenant,
+        secret,
+    })
 }
 
 impl Caller {
@@ -88,6 +98,20 @@ impl Caller {
             ));
         }
         None
+    }
+
+    /// What its requests run at, at most: its tenant's ceiling, and for people's keys the rules for those.
+    pub fn priority_ceiling(&self) -> Priority {
+        self.tenant.ceiling_of(&self.key)
+    }
+
+    /// When what the caller authenticates with ends, if that should be known at `at`: of an old secret always, of the key
+    /// in its last days.
+    pub fn ends_soon_at(&self, at: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        let is_soon = |expires: &DateTime<Utc>| KeyEnding::KeyExpires.told_from(*expires) <= at;
+        let expires = self.key.expires_at.filter(is_soon);
+        let secret_until = self.secret.as_ref().and_then(|secret| secret.valid_until);
+        secret_until.into_iter().chain(expires).min()
     }
 }
 

@@ -18,6 +18,7 @@ use crate::budget_events::keep_budget_events;
 use crate::budgets::{REREAD_INTERVAL_MS, Which};
 use crate::clock::minute_of;
 use crate::jobs::worker::{keep_claims, keep_jobs};
+use crate::key_uses::keep_key_uses;
 use crate::policy::{KeeperError, VERSION_INTERVAL_MS};
 use crate::{Gateway, metrics};
 
@@ -73,6 +74,7 @@ impl Gateway {
         tasks.spawn_blocking(move || gateway.estimates.warm());
         self.spawn(tasks, stop, "policy", keep_policy);
         self.spawn(tasks, stop, "budgets", keep_budgets);
+        self.spawn(tasks, stop, "key uses", keep_key_uses);
         self.spawn(tasks, stop, "wanted budgets", read_wanted_budgets);
         self.spawn(tasks, stop, "counters", keep_counters);
         self.spawn(tasks, stop, "queue", keep_queue);

@@ -187,9 +187,9 @@ impl Case {
     }
 }
 
-/// What it runs at: the key's priority under the tenant's ceiling, lower if the caller says so.
+/// What it runs at: the key's priority under the ceiling of its tenant and of the rules for people's keys, lower if the caller says so.
 pub(crate) fn priority(caller: &Caller, asked: Option<Priority>) -> Priority {
-    Priority::effective(caller.key.priority, caller.tenant.priority_ceiling, asked)
+    Priority::effective(caller.key.priority, caller.priority_ceiling(), asked)
 }
 
 /// Whom the request is for. Only an application's key may say so; from others the body's field is what it is to the
@@ -267,7 +267,7 @@ pub(crate) fn model(caller: &Caller, name: &str) -> Result<Arc<ModelPolicy>, Ref
             )
         });
     };
-    if !caller.key.allows_model(name) {
+    if !caller.tenant.lets_use(&caller.key, name) {
         return Err(Refusal {
             param: Some("model"),
             ..Refusal::plain(

@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::response::Response;
+use chrono::{DateTime, SecondsFormat, Utc};
 use domain::ids::RequestId;
 use domain::limits::Scope;
 use domain::policy::Dialect;
@@ -18,6 +19,8 @@ use crate::refusal::Refusal;
 
 /// The gateway's id of a request: what to search the ledger for.
 pub(crate) const X_TOLLGATE_REQUEST_ID: HeaderName = HeaderName::from_static("x-tollgate-request-id");
+/// When the secret that was shown, or its key, stops working.
+const X_TOLLGATE_KEY_EXPIRES: HeaderName = HeaderName::from_static("x-tollgate-key-expires");
 const X_RATELIMIT_REASON: HeaderName = HeaderName::from_static("x-ratelimit-reason");
 /// Official SDKs obey it. Without it, some of them sleep through `Retry-After` until a budget's next period.
 pub(crate) const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -129,6 +132,14 @@ fn gateway_body(what_to_quote: &str) -> ErrorBody {
         code: Some("gateway_error".into()),
         retry_after: None,
         scope: None,
+    }
+}
+
+/// Says when the caller has to go over to another secret or key, if that is soon: RFC 3339, in UTC.
+pub(crate) fn set_key_expires(headers: &mut HeaderMap, ends_at: Option<DateTime<Utc>>) {
+    let ends_at = ends_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true));
+    if let Some(ends_at) = ends_at.and_then(|text| HeaderValue::from_str(&text).ok()) {
+        headers.insert(X_TOLLGATE_KEY_EXPIRES, ends_at);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use domain::ids::RequestId;
+use domain::key_text::SecretHash;
 use domain::limits::Scope;
 use domain::questions::{Answer, Question, ToldRefusal};
 use domain::readings::{CounterStore, Explanation, LiveLimit, Readings};
@@ -61,6 +62,15 @@ impl Gateway {
         })
     }
 
+    /// Whether a request that shows this secret would be known now.
+    ///
+    /// # Errors
+    /// [`Unanswered::NoPolicy`].
+    pub fn knows_secret(&self, secret: &SecretHash) -> Result<bool, Unanswered> {
+        let policy = self.policy().ok_or(Unanswered::NoPolicy)?;
+        Ok(policy.find_key(secret, self.clock.now().wall).is_some())
+    }
+
     /// What would become of this request now.
     ///
     /// # Errors
@@ -76,7 +86,12 @@ impl Gateway {
             .find_tenant(key.tenant_id)
             .map(Arc::clone)
             .ok_or(Unanswered::UnknownKey)?;
-        let caller = Caller { policy, key, tenant };
+        let caller = Caller {
+            policy,
+            key,
+            tenant,
+            secret: None,
+        };
         let mut answer = Answer {
             store: self.counter_store(),
             asked_at: now.wall,

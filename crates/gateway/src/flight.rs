@@ -137,7 +137,7 @@ impl Flight {
             model: None,
             dialect,
             endpoint: endpoint.to_owned(),
-            priority: caller.key.priority.min(caller.tenant.priority_ceiling),
+            priority: caller.key.priority.min(caller.priority_ceiling()),
             is_streamed: false,
             tags: std::collections::BTreeMap::new(),
             instance: gateway.instance.clone(),

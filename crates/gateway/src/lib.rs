@@ -24,8 +24,10 @@ mod idempotency;
 mod jobs;
 mod kept;
 mod kept_policy;
+mod key_uses;
 pub mod metrics;
 mod outgoing;
+mod own_key;
 pub mod pipeline;
 pub mod policy;
 mod pricing;
@@ -47,6 +49,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chrono::{DateTime, Utc};
+use domain::error_chain::chain;
 use domain::ids::{KeyId, RequestId};
 use http::HeaderMap;
 use ledger::Journal;
@@ -54,6 +57,7 @@ use limits::{Admission, Denial, Hold, Limits, Now};
 use store::Store;
 use store::random::{self, Random};
 use store::sealing::{Purpose, SecretKey};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use upstream::RetryBudget;
@@ -73,6 +77,7 @@ use end_users::EndUsers;
 use estimates::Estimates;
 use jobs::Jobs;
 use kept_policy::KeptPolicy;
+use key_uses::KeyUses;
 use policy::{OpenCredential, PolicyKeeper};
 use queue::Queue;
 use quirks::Quirks;
@@ -145,6 +150,8 @@ pub struct Gateway {
     pub(crate) rejections: Rejections,
     pub(crate) alerts: Alerts,
     pub(crate) budget_events: Arc<BudgetEvents>,
+    pub(crate) key_uses: KeyUses,
+    pub(crate) keys_looked_at: Semaphore,
     pub(crate) secret_key: Arc<SecretKey>,
     pub(crate) tasks: TaskTracker,
     /// Cancelled when the grace of a stop is over: answers still under way end at once, as the gateway's own error.
@@ -228,6 +235,8 @@ impl Gateway {
             rejections: Rejections::default(),
             alerts,
             budget_events,
+            key_uses: KeyUses::default(),
+            keys_looked_at: Semaphore::new(own_key::LOOKED_AT_ONCE),
             secret_key: parts.secret_key,
             tasks: TaskTracker::new(),
             ending: CancellationToken::new(),
@@ -244,6 +253,12 @@ impl Gateway {
         self.tasks.close();
         self.tasks.wait().await;
         self.book_folded();
+        if let Err(error) = self.write_key_uses().await {
+            tracing::warn!(
+                error = chain(&error),
+                "when keys were last used is not written for the last minute"
+            );
+        }
     }
 
     /// Tells those that share the counters that this gateway goes. After [`Gateway::finish`].
@@ -287,7 +302,11 @@ impl Gateway {
     }
 
     pub(crate) fn authenticate(&self, headers: &HeaderMap, at: DateTime<Utc>) -> Result<Caller, Unauthenticated> {
-        authenticate(headers, self.keeper.current(), self.keeper.can_tell_unknown_keys(), at)
+        let caller = authenticate(headers, self.keeper.current(), self.keeper.can_tell_unknown_keys(), at)?;
+        if let Some(secret) = &caller.secret {
+            self.key_uses.note(secret.hash, caller.key.id, at);
+        }
+        Ok(caller)
     }
 
     /// The caller with this key, whatever its secrets.
@@ -295,7 +314,12 @@ impl Gateway {
         let policy = self.keeper.current()?;
         let key = Arc::clone(policy.find_key_by_id(key)?);
         let tenant = Arc::clone(policy.find_tenant(key.tenant_id)?);
-        Some(Caller { policy, key, tenant })
+        Some(Caller {
+            policy,
+            key,
+            tenant,
+            secret: None,
+        })
     }
 
     /// Admission, which also asks for the budgets it did not know.

@@ -30,11 +30,18 @@ use crate::{Gateway, Step, comments, error, jobs, metrics, relay};
 pub(crate) async fn infer(endpoint: Endpoint, gateway: Arc<Gateway>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let called = (endpoint.dialect(), endpoint.path());
-    let mut flight = match take_off(&gateway, &parts.headers, called) {
+    let flight = match take_off(&gateway, &parts.headers, called) {
         Ok(flight) => flight,
         Err(response) => return *response,
     };
-    let mut asked = match read(&mut flight, parts.headers, endpoint, body).await {
+    let ends_at = flight.caller.ends_soon_at(flight.arrived.wall);
+    let mut response = fly(flight, endpoint, parts.headers, body).await;
+    error::set_key_expires(response.headers_mut(), ends_at);
+    response
+}
+
+async fn fly(mut flight: Flight, endpoint: Endpoint, headers: HeaderMap, body: Body) -> Response {
+    let mut asked = match read(&mut flight, headers, endpoint, body).await {
         Ok(asked) => asked,
         Err(refusal) => return refuse(flight, &refusal).await,
     };
@@ -77,7 +84,8 @@ pub(crate) async fn unknown_route(State(gateway): State<Arc<Gateway>>, request: 
         // It may well be a provider's: but what cannot be metered is closed.
         (RefusalCode::UnmeteredRoute, "is not metered here, and therefore closed")
     };
-    let message = format!("{method} /v1/{path} {why}. Served are: {served}, GET /v1/models, GET /v1/jobs.");
+    let message =
+        format!("{method} /v1/{path} {why}. Served are: {served}, GET /v1/models, GET /v1/jobs, GET /v1/key.");
     refuse(flight, &Refusal::plain(code, message)).await
 }
 

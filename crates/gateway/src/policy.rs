@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use domain::ids::{KeyId, LimitId, PlanId, PriceId, TenantId, UpstreamId};
+use domain::key_rules::KeyRules;
 use domain::key_text::SecretHash;
 use domain::limits::{Class, Limit, Scope, Target, effective};
-use domain::policy::{Key, Model, Plan, PolicyChanges, Settings, Tenant, Upstream};
+use domain::policy::{Key, KeySecret, Model, Plan, PolicyChanges, Settings, Tenant, Upstream};
 use domain::prices::Price;
 use domain::priority::Priority;
 use limits::ScopeLimits;
@@ -117,14 +118,39 @@ impl ModelPolicy {
     }
 }
 
+impl TenantPolicy {
+    /// The rules that a key of this tenant is under: those for people's keys, and none for a service account's.
+    fn rules_for(&self, key: &Key) -> Option<&KeyRules> {
+        key.owner_id.map(|_| &self.tenant.key_rules)
+    }
+
+    /// The highest priority that this key of the tenant may run at, whatever it was given before a rule became narrower.
+    pub fn ceiling_of(&self, key: &Key) -> Priority {
+        let ruled = self.rules_for(key).and_then(|rules| rules.priority_ceiling);
+        ruled.map_or(self.priority_ceiling, |most| most.min(self.priority_ceiling))
+    }
+
+    /// The models that this key of the tenant may use, where it or the rules name them; all when absent.
+    pub fn models_named_for<'a>(&'a self, key: &'a Key) -> Option<Vec<&'a str>> {
+        let ruled = self.rules_for(key).and_then(|rules| rules.models.as_ref());
+        let names = key.allowed_models.as_ref().or(ruled)?;
+        let names = names.iter().map(String::as_str);
+        Some(names.filter(|name| self.lets_use(key, name)).collect())
+    }
+
+    /// Whether this key of the tenant may use `model`, by its own list and by the rules.
+    pub fn lets_use(&self, key: &Key, model: &str) -> bool {
+        key.allows_model(model) && self.rules_for(key).is_none_or(|rules| rules.allow_model(model))
+    }
+}
+
 impl PolicySnapshot {
-    /// The key with this secret, if it is valid at `at`.
-    pub fn find_key(&self, hash: &SecretHash, at: DateTime<Utc>) -> Option<&Arc<Key>> {
-        self.keys.get(hash).filter(|key| {
-            key.secrets
-                .iter()
-                .any(|secret| secret.hash == *hash && secret.valid_until.is_none_or(|until| at < until))
-        })
+    /// The key with this secret, if it is valid at `at`, and the secret.
+    pub fn find_key(&self, hash: &SecretHash, at: DateTime<Utc>) -> Option<(&Arc<Key>, &KeySecret)> {
+        let key = self.keys.get(hash)?;
+        let secret = key.secrets.iter().find(|secret| secret.hash == *hash)?;
+        let is_valid = secret.valid_until.is_none_or(|until| at < until);
+        is_valid.then_some((key, secret))
     }
 
     /// A key, whatever its secrets.
@@ -142,12 +168,12 @@ impl PolicySnapshot {
         self.models.get(name).filter(|entry| entry.model.disabled_at.is_none())
     }
 
-    /// Models that `key` may use, by name.
-    pub fn models_of(&self, key: &Key) -> Vec<&Arc<ModelPolicy>> {
+    /// Models that `key` of `tenant` may use, by name.
+    pub fn models_of(&self, key: &Key, tenant: &TenantPolicy) -> Vec<&Arc<ModelPolicy>> {
         let mut models: Vec<_> = self
             .models
             .values()
-            .filter(|entry| entry.model.disabled_at.is_none() && key.allows_model(&entry.model.name))
+            .filter(|entry| entry.model.disabled_at.is_none() && tenant.lets_use(key, &entry.model.name))
             .collect();
         models.sort_by(|one, other| one.model.name.cmp(&other.model.name));
         models
@@ -263,7 +289,12 @@ impl PolicySnapshot {
 
     fn key_node(&self, key: &Key, tenant: &TenantPolicy) -> ScopeLimits {
         let node = self.node_or_classes(Scope::Key(key.id), &[&tenant.every_key]);
-        ScopeLimits::of_key(key.id, key.tenant_id, node.limits)
+        // The common case costs no allocation.
+        let limits = match key.own_limits.are_none() {
+            true => node.limits,
+            false => key.own_limits.lower(key.id, &node.limits).into(),
+        };
+        ScopeLimits::of_key(key.id, key.tenant_id, limits)
     }
 
     fn node_or_classes(&self, scope: Scope, classes: &[&Arc<[Limit]>]) -> ScopeLimits {

@@ -22,7 +22,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::authenticate::Caller;
 use crate::policy::ModelPolicy;
 use crate::refusal::Refusal;
-use crate::{Gateway, case, error, jobs, metrics, pipeline};
+use crate::{Gateway, case, error, jobs, metrics, own_key, pipeline};
 
 const X_RATELIMIT_MODE: HeaderName = HeaderName::from_static("x-ratelimit-mode");
 const X_RATELIMIT_QUEUE_DEPTH: HeaderName = HeaderName::from_static("x-ratelimit-queue-depth");
@@ -51,6 +51,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
     Router::new()
         .route("/v1/models", get(models).fallback(pipeline::unknown_route))
         .route("/v1/models/{*name}", get(model).fallback(pipeline::unknown_route))
+        .route("/v1/key", get(own_key::show).fallback(pipeline::unknown_route))
         .route("/v1/jobs", get(jobs::api::list).fallback(pipeline::unknown_route))
         .route("/v1/jobs/{id}", get(jobs::api::find).fallback(pipeline::unknown_route))
         .route(
@@ -109,7 +110,7 @@ async fn models(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, _: Requ
         Ok(caller) => caller,
         Err(response) => return *response,
     };
-    let models = caller.policy.models_of(&caller.key);
+    let models = caller.policy.models_of(&caller.key, &caller.tenant);
     json(models_body(dialect(&headers), models.iter().map(|entry| listed(entry))))
 }
 
@@ -136,7 +137,7 @@ fn listed(model: &ModelPolicy) -> ListedModel<'_> {
     }
 }
 
-fn json(body: Bytes) -> Response {
+pub(crate) fn json(body: Bytes) -> Response {
     let mut response = Response::new(Body::from(body));
     response
         .headers_mut()

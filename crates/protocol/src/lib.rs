@@ -14,6 +14,7 @@ pub mod headers;
 pub mod invariants;
 pub mod jobs;
 pub mod models;
+pub mod own_key;
 pub mod request;
 pub mod sse;
 pub mod usage;

@@ -60,6 +60,8 @@ const PAGE_WAIT: Duration = Duration::from_secs(30);
 const CLOCKS_APART_HOURS_MAX: i64 = 1;
 /// How often partitions are made ahead and what has ended deleted.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(600);
+/// How often it is looked which keys end soon.
+const KEY_WARNINGS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What a process is started with.
 pub struct Settings {
@@ -240,6 +242,11 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         fault: fault.clone(),
         is_prepared: AtomicBool::new(is_prepared),
     });
+    let key_warnings = supervise("key warnings", {
+        let house = Arc::clone(&house);
+        move || Arc::clone(&house).warn_of_ending_keys()
+    });
+    background.spawn(stop_background.clone().run_until_cancelled_owned(key_warnings));
     let housekeeping = supervise("housekeeping", move || Arc::clone(&house).keep());
     background.spawn(stop_background.clone().run_until_cancelled_owned(housekeeping));
 
@@ -549,6 +556,22 @@ impl House {
                 DATABASE_RETRY
             };
             sleep(pause).await;
+        }
+    }
+
+    /// Postgres away is noticed and logged by whoever reads the policy.
+    async fn warn_of_ending_keys(self: Arc<Self>) {
+        loop {
+            if self.is_prepared.load(Ordering::Relaxed) {
+                let told = self.control.warn_of_ending_keys(self.clock.now().wall).await;
+                if let Err(error) = told {
+                    tracing::debug!(
+                        error = chain(&error),
+                        "ends of keys cannot be told of; it is tried again"
+                    );
+                }
+            }
+            sleep(KEY_WARNINGS_INTERVAL).await;
         }
     }
 

@@ -2,16 +2,23 @@
 
 use chrono::{DateTime, Utc};
 use domain::ids::{KeyId, PersonId, TenantId};
+use domain::key_rotation::Rotation;
+use domain::key_rules::{KeyBounds, KeyPowers};
 use domain::key_text::SecretHash;
+use domain::own_limits::OwnLimits;
+use domain::policy::KeySecret;
 use domain::priority::Priority;
 use sqlx::PgExecutor;
+use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::policy::parse;
+use crate::policy::{parse, parse_some, secret_hash};
 use crate::{Store, StoreError, Transaction};
 
 /// Keys of one page at most.
 pub const KEYS_PAGE_MAX: i64 = 500;
+/// Ended secrets that one call deletes at most.
+const ENDED_BATCH: i64 = 1_000;
 
 /// A key as the console sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +55,31 @@ pub struct KeyRow {
     pub created_at: DateTime<Utc>,
     /// By whom.
     pub created_by: String,
+    /// When it got its present secret, if that is not its first.
+    pub rotated_at: Option<DateTime<Utc>>,
+    /// Until when the secret before works, too, or worked.
+    pub old_secret_until: Option<DateTime<Utc>>,
+    /// When that one was last shown, as far as gateways have written it down.
+    pub old_secret_used_at: Option<DateTime<Utc>>,
+    /// When it was last shown with any secret, as far as gateways have written it down.
+    pub last_used_at: Option<DateTime<Utc>>,
+    /// The most that its owner may give it.
+    pub bounds: KeyBounds,
+    /// What its owner lets it use at most.
+    pub own_limits: OwnLimits,
     /// Raised by every change.
     pub version: i64,
+}
+
+impl KeyRow {
+    /// What it may do and for how long.
+    pub fn powers(&self) -> KeyPowers {
+        KeyPowers {
+            priority: self.priority,
+            models: self.allowed_models.clone(),
+            expires_at: self.expires_at,
+        }
+    }
 }
 
 /// Which keys to list.
@@ -84,6 +114,8 @@ pub struct KeyValues {
     pub degrades: bool,
     /// Refused from then on.
     pub expires_at: Option<DateTime<Utc>>,
+    /// The most that its owner may give it.
+    pub bounds: KeyBounds,
 }
 
 /// A key to add.
@@ -116,10 +148,19 @@ impl Store {
             "select keys.id, public_id, keys.tenant_id, tenants.name as tenant_name, owner_id,
                     people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority,
                     allowed_models, may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by,
-                    keys.version
+                    rotated_at, old_secret_until, secrets.old_secret_used_at,
+                    key_uses.last_used_at as \"last_used_at?\", priority_bound, models_bound, expires_bound,
+                    own_limits as \"own_limits: Json<OwnLimits>\", keys.version
              from keys
              join tenants on tenants.id = keys.tenant_id
              left join people on people.id = keys.owner_id
+             left join key_uses on key_uses.key_id = keys.id
+             cross join lateral (
+                 select nullif(max(created_at), keys.created_at) as rotated_at, max(valid_until) as old_secret_until,
+                        max(last_used_at) filter (where valid_until is not null) as old_secret_used_at
+                 from key_secrets
+                 where key_id = keys.id
+             ) as secrets
              where ($1::uuid is null or keys.tenant_id = $1)
                and ($2::uuid is null or owner_id = $2)
                and ($3 or revoked_at is null)
@@ -142,6 +183,30 @@ impl Store {
         .fetch_all(self.pool())
         .await?;
         rows.into_iter().map(Columns::into_row).collect()
+    }
+
+    /// The newest secret of a key.
+    pub async fn newest_secret(&self, id: KeyId) -> Result<Option<SecretHash>, StoreError> {
+        let hash = sqlx::query_scalar!(
+            "select secret_hash from key_secrets where key_id = $1 order by created_at desc limit 1",
+            id.0,
+        )
+        .fetch_optional(self.pool())
+        .await?;
+        hash.map(secret_hash).transpose()
+    }
+
+    /// Deletes a batch of secrets that have ended by `now`; returns how many there were. Gateways go by the end that they know.
+    pub async fn delete_ended_secrets(&self, now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let done = sqlx::query!(
+            "delete from key_secrets
+             where secret_hash = any (array (select secret_hash from key_secrets where valid_until <= $1 limit $2))",
+            now,
+            ENDED_BATCH,
+        )
+        .execute(self.pool())
+        .await?;
+        Ok(done.rows_affected())
     }
 
     /// One key.
@@ -184,8 +249,9 @@ pub async fn count_live(
 pub async fn insert(transaction: &mut Transaction, key: &NewKey) -> Result<(), StoreError> {
     sqlx::query!(
         "insert into keys (id, public_id, tenant_id, owner_id, name, priority, allowed_models, may_name_users,
-                           degrades, expires_at, created_at, created_by, policy_version)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0)",
+                           degrades, expires_at, created_at, created_by, priority_bound, models_bound, expires_bound,
+                           policy_version)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0)",
         key.id.0,
         key.public_id,
         key.tenant_id.0,
@@ -198,18 +264,13 @@ pub async fn insert(transaction: &mut Transaction, key: &NewKey) -> Result<(), S
         key.values.expires_at,
         key.created_at,
         key.created_by,
+        key.values.bounds.priority.map(Priority::as_str),
+        key.values.bounds.models.as_deref(),
+        key.values.bounds.expires_at,
     )
     .execute(&mut **transaction)
     .await?;
-    sqlx::query!(
-        "insert into key_secrets (secret_hash, key_id, created_at) values ($1, $2, $3)",
-        key.secret_hash.0.as_slice(),
-        key.id.0,
-        key.created_at,
-    )
-    .execute(&mut **transaction)
-    .await?;
-    Ok(())
+    insert_secret(transaction, key.id, key.secret_hash, key.created_at).await
 }
 
 /// Changes a key that is locked.
@@ -217,7 +278,7 @@ pub async fn update(transaction: &mut Transaction, id: KeyId, values: &KeyValues
     sqlx::query!(
         "update keys
          set name = $2, priority = $3, allowed_models = $4, may_name_users = $5, degrades = $6, expires_at = $7,
-             version = version + 1
+             priority_bound = $8, models_bound = $9, expires_bound = $10, version = version + 1
          where id = $1",
         id.0,
         values.name,
@@ -226,9 +287,117 @@ pub async fn update(transaction: &mut Transaction, id: KeyId, values: &KeyValues
         values.may_name_users,
         values.degrades,
         values.expires_at,
+        values.bounds.priority.map(Priority::as_str),
+        values.bounds.models.as_deref(),
+        values.bounds.expires_at,
     )
     .execute(&mut **transaction)
     .await?;
+    Ok(())
+}
+
+/// The secrets of a key that is locked, the newest first.
+pub async fn secrets(transaction: &mut Transaction, id: KeyId) -> Result<Vec<KeySecret>, StoreError> {
+    let rows = sqlx::query!(
+        "select secret_hash, valid_until from key_secrets where key_id = $1 order by created_at desc",
+        id.0,
+    )
+    .fetch_all(&mut **transaction)
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            Ok(KeySecret {
+                hash: secret_hash(row.secret_hash)?,
+                valid_until: row.valid_until,
+            })
+        })
+        .collect()
+}
+
+/// Sets what the owner of a locked key lets it use at most.
+pub async fn set_own_limits(transaction: &mut Transaction, id: KeyId, own: &OwnLimits) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update keys set own_limits = $2, version = version + 1 where id = $1",
+        id.0,
+        Json(own) as _,
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+/// Takes from a key that is locked what its tenant's rules do not allow any more.
+pub async fn confine(transaction: &mut Transaction, id: KeyId, powers: &KeyPowers) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update keys set priority = $2, allowed_models = $3, expires_at = $4, version = version + 1 where id = $1",
+        id.0,
+        powers.priority.as_str(),
+        powers.models.as_deref(),
+        powers.expires_at,
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+/// Gives a key that is locked a new secret, and does with the others as was decided.
+pub async fn rotate(
+    transaction: &mut Transaction,
+    id: KeyId,
+    rotation: &Rotation,
+    secret_hash: SecretHash,
+    created_at: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    remove_secrets(transaction, &rotation.removed).await?;
+    if let Some((hash, valid_until)) = rotation.kept {
+        sqlx::query!(
+            "update key_secrets set valid_until = $2 where secret_hash = $1",
+            hash.0.as_slice(),
+            valid_until,
+        )
+        .execute(&mut **transaction)
+        .await?;
+    }
+    insert_secret(transaction, id, secret_hash, created_at).await?;
+    tell_gateways(transaction, id).await
+}
+
+/// Ends these secrets of a key that is locked.
+pub async fn end_secrets(transaction: &mut Transaction, id: KeyId, hashes: &[SecretHash]) -> Result<(), StoreError> {
+    remove_secrets(transaction, hashes).await?;
+    tell_gateways(transaction, id).await
+}
+
+async fn insert_secret(
+    transaction: &mut Transaction,
+    id: KeyId,
+    secret_hash: SecretHash,
+    created_at: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "insert into key_secrets (secret_hash, key_id, created_at) values ($1, $2, $3)",
+        secret_hash.0.as_slice(),
+        id.0,
+        created_at,
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+async fn remove_secrets(transaction: &mut Transaction, hashes: &[SecretHash]) -> Result<(), StoreError> {
+    let hashes: Vec<Vec<u8>> = hashes.iter().map(|hash| hash.0.to_vec()).collect();
+    sqlx::query!("delete from key_secrets where secret_hash = any($1)", &hashes)
+        .execute(&mut **transaction)
+        .await?;
+    Ok(())
+}
+
+/// Secrets are part of their key's row in the policy: the row is written with them.
+async fn tell_gateways(transaction: &mut Transaction, id: KeyId) -> Result<(), StoreError> {
+    sqlx::query!("update keys set version = version + 1 where id = $1", id.0)
+        .execute(&mut **transaction)
+        .await?;
     Ok(())
 }
 
@@ -274,10 +443,20 @@ async fn find(executor: impl PgExecutor<'_>, id: KeyId) -> Result<Option<KeyRow>
         Columns,
         "select keys.id, public_id, keys.tenant_id, tenants.name as tenant_name, owner_id,
                 people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority, allowed_models,
-                may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by, keys.version
+                may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by, rotated_at,
+                old_secret_until, secrets.old_secret_used_at, key_uses.last_used_at as \"last_used_at?\",
+                priority_bound, models_bound, expires_bound,
+                    own_limits as \"own_limits: Json<OwnLimits>\", keys.version
          from keys
          join tenants on tenants.id = keys.tenant_id
          left join people on people.id = keys.owner_id
+         left join key_uses on key_uses.key_id = keys.id
+         cross join lateral (
+             select nullif(max(created_at), keys.created_at) as rotated_at, max(valid_until) as old_secret_until,
+                    max(last_used_at) filter (where valid_until is not null) as old_secret_used_at
+             from key_secrets
+             where key_id = keys.id
+         ) as secrets
          where keys.id = $1",
         id.0,
     )
@@ -304,6 +483,14 @@ struct Columns {
     revoked_at: Option<DateTime<Utc>>,
     created_at: DateTime<Utc>,
     created_by: String,
+    rotated_at: Option<DateTime<Utc>>,
+    old_secret_until: Option<DateTime<Utc>>,
+    old_secret_used_at: Option<DateTime<Utc>>,
+    last_used_at: Option<DateTime<Utc>>,
+    priority_bound: Option<String>,
+    models_bound: Option<Vec<String>>,
+    expires_bound: Option<DateTime<Utc>>,
+    own_limits: Json<OwnLimits>,
     version: i64,
 }
 
@@ -326,6 +513,16 @@ impl Columns {
             revoked_at: self.revoked_at,
             created_at: self.created_at,
             created_by: self.created_by,
+            rotated_at: self.rotated_at,
+            old_secret_until: self.old_secret_until,
+            old_secret_used_at: self.old_secret_used_at,
+            last_used_at: self.last_used_at,
+            bounds: KeyBounds {
+                priority: parse_some(self.priority_bound, "keys.priority_bound")?,
+                models: self.models_bound,
+                expires_at: self.expires_bound,
+            },
+            own_limits: self.own_limits.0,
             version: self.version,
         })
     }

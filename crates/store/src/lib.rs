@@ -12,6 +12,8 @@ pub mod error;
 pub mod exports;
 pub mod instances;
 pub mod jobs;
+pub mod key_uses;
+pub mod key_warnings;
 pub mod keys;
 pub mod ledger;
 pub mod limit_tree;

@@ -31,6 +31,13 @@ pub struct ModelRow {
     pub version: i64,
 }
 
+impl ModelRow {
+    /// Whether an example can be made of it: it is enabled, has a price, and generates something.
+    pub fn can_chat(&self) -> bool {
+        self.model.disabled_at.is_none() && self.price.is_some() && self.model.output_cap_tokens > 1
+    }
+}
+
 /// One price with its history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredPrice {

@@ -6,10 +6,13 @@ use chrono::{DateTime, Utc};
 use domain::budget_events::Thresholds;
 use domain::key_text::SecretHash;
 use domain::limits::{Gates, Increase, Limit, Mode, Scope, Target};
+use domain::own_limits::OwnLimits;
 use domain::policy::{Key, KeySecret, LimitRow, Model, Plan, PolicyChanges, PriceRow, Route, Tenant, Upstream};
 use domain::prices::{Price, PriceTier, Rates};
+use sqlx::types::Json;
 use uuid::Uuid;
 
+use crate::tenants::key_rules;
 use crate::{Store, StoreError, Transaction, in_time, settings};
 
 /// How long Postgres may take to tell the version, in milliseconds.
@@ -66,7 +69,8 @@ impl Store {
 
 async fn tenants(snapshot: &mut Transaction, since: i64) -> Result<Vec<Tenant>, StoreError> {
     let rows = sqlx::query!(
-        "select id, name, plan_id, priority_ceiling, suspended_at, has_strict_budgets, removed_at
+        "select id, name, plan_id, priority_ceiling, suspended_at, has_strict_budgets, keys_per_person, key_months_max,
+                member_priority_ceiling, member_models, removed_at
          from tenants
          where policy_version > $1",
         since,
@@ -82,6 +86,12 @@ async fn tenants(snapshot: &mut Transaction, since: i64) -> Result<Vec<Tenant>, 
                 priority_ceiling: parse_some(row.priority_ceiling, "tenants.priority_ceiling")?,
                 suspended_at: row.suspended_at,
                 has_strict_budgets: row.has_strict_budgets,
+                key_rules: key_rules(
+                    row.keys_per_person,
+                    row.key_months_max,
+                    row.member_priority_ceiling,
+                    row.member_models,
+                )?,
                 removed_at: row.removed_at,
             })
         })
@@ -120,17 +130,14 @@ async fn keys(snapshot: &mut Transaction, since: i64) -> Result<Vec<Key>, StoreE
     .await?;
     let mut secrets: HashMap<Uuid, Vec<KeySecret>> = HashMap::new();
     for row in rows {
-        let hash = row.secret_hash.try_into().map_err(|_| StoreError::Value {
-            column: "key_secrets.secret_hash",
-        })?;
         secrets.entry(row.key_id).or_default().push(KeySecret {
-            hash: SecretHash(hash),
+            hash: secret_hash(row.secret_hash)?,
             valid_until: row.valid_until,
         });
     }
     let rows = sqlx::query!(
         "select id, public_id, tenant_id, owner_id, name, priority, allowed_models, may_name_users, degrades,
-                expires_at, revoked_at
+                own_limits as \"own_limits: Json<OwnLimits>\", expires_at, revoked_at
          from keys
          where policy_version > $1",
         since,
@@ -150,6 +157,7 @@ async fn keys(snapshot: &mut Transaction, since: i64) -> Result<Vec<Key>, StoreE
                 allowed_models: row.allowed_models,
                 may_name_users: row.may_name_users,
                 degrades: row.degrades,
+                own_limits: row.own_limits.0,
                 expires_at: row.expires_at,
                 revoked_at: row.revoked_at,
             })
@@ -377,6 +385,13 @@ fn thresholds(percents: &[i16]) -> Result<Thresholds, StoreError> {
         .ok_or(StoreError::Value {
             column: "limits.threshold_percents",
         })
+}
+
+/// A stored hash of a key's secret.
+pub(crate) fn secret_hash(bytes: Vec<u8>) -> Result<SecretHash, StoreError> {
+    bytes.try_into().map(SecretHash).map_err(|_| StoreError::Value {
+        column: "key_secrets.secret_hash",
+    })
 }
 
 /// Parses a stored word.

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use domain::ids::{PlanId, TenantId};
+use domain::key_rules::KeyRules;
 use domain::policy::Tenant;
 use domain::priority::Priority;
 use sqlx::PgExecutor;
@@ -35,7 +36,8 @@ impl Store {
         let rows = sqlx::query_as!(
             Columns,
             "select tenants.id, tenants.name, tenants.plan_id, tenants.priority_ceiling, tenants.has_strict_budgets,
-                    tenants.suspended_at, tenants.created_at, tenants.version, plans.name as \"plan_name?\",
+                    tenants.keys_per_person, tenants.key_months_max, tenants.member_priority_ceiling,
+                    tenants.member_models, tenants.suspended_at, tenants.created_at, tenants.version, plans.name as \"plan_name?\",
                     plans.priority_ceiling as \"plan_priority_ceiling?\"
              from tenants
              left join plans on plans.id = tenants.plan_id and plans.removed_at is null
@@ -116,6 +118,25 @@ pub async fn update(transaction: &mut Transaction, id: TenantId, values: &Tenant
     Ok(())
 }
 
+/// Sets what the keys of a locked tenant's people may be.
+pub async fn set_key_rules(transaction: &mut Transaction, id: TenantId, rules: &KeyRules) -> Result<(), StoreError> {
+    let count = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
+    sqlx::query!(
+        "update tenants
+         set keys_per_person = $2, key_months_max = $3, member_priority_ceiling = $4, member_models = $5,
+             version = version + 1
+         where id = $1",
+        id.0,
+        rules.keys_per_person.map(count),
+        rules.months_max.map(count),
+        rules.priority_ceiling.map(Priority::as_str),
+        rules.models.as_deref(),
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
 /// Suspends a tenant that is locked, or lets it go on.
 pub async fn set_suspended(
     transaction: &mut Transaction,
@@ -132,11 +153,28 @@ pub async fn set_suspended(
     Ok(())
 }
 
+/// The rules for people's keys as a tenant's row has them.
+pub(crate) fn key_rules(
+    keys_per_person: Option<i32>,
+    months_max: Option<i32>,
+    priority_ceiling: Option<String>,
+    models: Option<Vec<String>>,
+) -> Result<KeyRules, StoreError> {
+    let count = |count: i32| u32::try_from(count).unwrap_or(0);
+    Ok(KeyRules {
+        keys_per_person: keys_per_person.map(count),
+        months_max: months_max.map(count),
+        priority_ceiling: parse_some(priority_ceiling, "tenants.member_priority_ceiling")?,
+        models,
+    })
+}
+
 async fn find(executor: impl PgExecutor<'_>, id: TenantId) -> Result<Option<TenantRow>, StoreError> {
     sqlx::query_as!(
         Columns,
         "select tenants.id, tenants.name, tenants.plan_id, tenants.priority_ceiling, tenants.has_strict_budgets,
-                tenants.suspended_at, tenants.created_at, tenants.version, plans.name as \"plan_name?\",
+                tenants.keys_per_person, tenants.key_months_max, tenants.member_priority_ceiling,
+                tenants.member_models, tenants.suspended_at, tenants.created_at, tenants.version, plans.name as \"plan_name?\",
                 plans.priority_ceiling as \"plan_priority_ceiling?\"
          from tenants
          left join plans on plans.id = tenants.plan_id and plans.removed_at is null
@@ -155,6 +193,10 @@ struct Columns {
     plan_id: Option<uuid::Uuid>,
     priority_ceiling: Option<String>,
     has_strict_budgets: bool,
+    keys_per_person: Option<i32>,
+    key_months_max: Option<i32>,
+    member_priority_ceiling: Option<String>,
+    member_models: Option<Vec<String>>,
     suspended_at: Option<DateTime<Utc>>,
     created_at: DateTime<Utc>,
     version: i64,
@@ -178,6 +220,12 @@ impl Columns {
                 priority_ceiling: own,
                 suspended_at: self.suspended_at,
                 has_strict_budgets: self.has_strict_budgets,
+                key_rules: key_rules(
+                    self.keys_per_person,
+                    self.key_months_max,
+                    self.member_priority_ceiling,
+                    self.member_models,
+                )?,
                 removed_at: None,
             },
             plan_name: self.plan_name,

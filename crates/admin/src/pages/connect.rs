@@ -30,7 +30,7 @@ pub fn view() -> AnyView {
         let asked_for = |dialect| {
             let found = models
                 .iter()
-                .find(|row| row.dialects.contains(&dialect) && can_chat(row));
+                .find(|row| row.dialects.contains(&dialect) && row.can_chat());
             found.map(|row| row.model.name.clone())
         };
         let openai = asked_for(Dialect::Openai);
@@ -86,7 +86,7 @@ pub fn view() -> AnyView {
             </section>
             <section class="card">
                 <h2>"Examples"</h2>
-                {snippets(&visit.state.gateway_address, KEY_PLACEHOLDER, openai.as_deref())}
+                {openai_snippets(&visit.state.gateway_address, KEY_PLACEHOLDER, openai.as_deref())}
                 {anthropic.map(|model| anthropic_snippets(&visit.state.gateway_address, KEY_PLACEHOLDER, &model))}
             </section>
             <section class="card">
@@ -97,11 +97,6 @@ pub fn view() -> AnyView {
         };
         Ok(Page::new("How to connect", content.into_any()))
     })
-}
-
-/// Whether an example can be made of it: it has a price, and generates something.
-pub fn can_chat(row: &ModelRow) -> bool {
-    row.model.disabled_at.is_none() && row.price.is_some() && row.model.output_cap_tokens > 1
 }
 
 /// Whose SDKs a model can be asked for with.
@@ -138,6 +133,10 @@ fn calls() -> AnyView {
         (
             "GET /v1/models",
             "what your key may use, in the shape of whoever asks; /v1/models/{name} is one of them",
+        ),
+        (
+            "GET /v1/key",
+            "what your key may do, until when, and what is left of its limits; costs nothing",
         ),
         (
             "GET /v1/jobs",
@@ -190,7 +189,7 @@ fn calls() -> AnyView {
     .into_any()
 }
 
-/// The same request to Anthropic's call, with curl and in Python.
+/// The same request to Anthropic's call, and the variables that Anthropic's SDKs read.
 fn anthropic_snippets(gateway_address: &str, key: &str, model: &str) -> AnyView {
     let model = serde_json::Value::from(model).to_string();
     let body = format!(
@@ -206,12 +205,33 @@ fn anthropic_snippets(gateway_address: &str, key: &str, model: &str) -> AnyView 
          answer = client.messages.create(\n    model={model},\n    max_tokens=200,\n    \
          messages=[{{\"role\": \"user\", \"content\": \"Hello\"}}],\n)\nprint(answer.content[0].text)",
     );
-    view! { {snippet("curl-anthropic", "curl, as to Anthropic", curl)} {snippet("python-anthropic", "Python, as to Anthropic", python)} }
-        .into_any()
+    let node = format!(
+        "import Anthropic from \"@anthropic-ai/sdk\";\n\nconst client = new Anthropic({{\n  baseURL: \"{gateway_address}\",\n  \
+         apiKey: \"{key}\",\n}});\nconst answer = await client.messages.create({{\n  model: {model},\n  max_tokens: 200,\n  \
+         messages: [{{ role: \"user\", content: \"Hello\" }}],\n}});\nconsole.log(answer.content[0].text);",
+    );
+    let environment = format!("export ANTHROPIC_BASE_URL=\"{gateway_address}\"\nexport ANTHROPIC_API_KEY=\"{key}\"");
+    view! {
+        {snippet("environment-anthropic", "environment variables, for Anthropic's SDKs", environment)}
+        {snippet("curl-anthropic", "curl, as to Anthropic", curl)}
+        {snippet("python-anthropic", "Python, as to Anthropic", python)}
+        {snippet("node-anthropic", "Node, as to Anthropic", node)}
+    }
+    .into_any()
 }
 
-/// The same request with curl and in Python.
-pub fn snippets(gateway_address: &str, key: &str, model: Option<&str>) -> AnyView {
+/// How a program connects with this key: by the variables that SDKs read, with curl, in Python and for Node, in the dialect of
+/// the model.
+pub fn snippets(gateway_address: &str, key: &str, model: Option<&ModelRow>) -> AnyView {
+    match model {
+        Some(row) if !row.dialects.contains(&Dialect::Openai) => {
+            anthropic_snippets(gateway_address, key, &row.model.name)
+        }
+        model => openai_snippets(gateway_address, key, model.map(|row| row.model.name.as_str())),
+    }
+}
+
+fn openai_snippets(gateway_address: &str, key: &str, model: Option<&str>) -> AnyView {
     let model = serde_json::Value::from(model.unwrap_or(MODEL_PLACEHOLDER)).to_string();
     let body = format!("{{\"model\": {model}, \"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}");
     let curl = format!(
@@ -224,7 +244,19 @@ pub fn snippets(gateway_address: &str, key: &str, model: Option<&str>) -> AnyVie
          answer = client.chat.completions.create(\n    model={model},\n    \
          messages=[{{\"role\": \"user\", \"content\": \"Hello\"}}],\n)\nprint(answer.choices[0].message.content)",
     );
-    view! { {snippet("curl", "curl", curl)} {snippet("python", "Python", python)} }.into_any()
+    let node = format!(
+        "import OpenAI from \"openai\";\n\nconst client = new OpenAI({{\n  baseURL: \"{gateway_address}/v1\",\n  \
+         apiKey: \"{key}\",\n}});\nconst answer = await client.chat.completions.create({{\n  model: {model},\n  \
+         messages: [{{ role: \"user\", content: \"Hello\" }}],\n}});\nconsole.log(answer.choices[0].message.content);",
+    );
+    let environment = format!("export OPENAI_BASE_URL=\"{gateway_address}/v1\"\nexport OPENAI_API_KEY=\"{key}\"");
+    view! {
+        {snippet("environment", "environment variables", environment)}
+        {snippet("curl", "curl", curl)}
+        {snippet("python", "Python", python)}
+        {snippet("node", "Node", node)}
+    }
+    .into_any()
 }
 
 fn snippet(id: &'static str, title: &'static str, text: String) -> AnyView {

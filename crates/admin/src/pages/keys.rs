@@ -1,15 +1,21 @@
-//! Keys: the list, issuing one, the page that shows a secret once, one key, revoking it.
+//! Keys: the list, issuing one, the page that shows a secret once, one key, rotating and revoking it.
+
+pub mod own_limits;
+pub mod rotate;
 
 use std::str::FromStr;
 
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
 use control::ControlError;
 use control::fields::Fields;
 use control::keys::{Expiry, KeyDraft, KeyOwner, LIFETIME_MONTHS};
-use control::rows::{KEYS_PAGE_MAX, KeyFilter, KeyRow, Person};
+use control::rows::{KEYS_PAGE_MAX, KeyFilter, KeyMonth, KeyRow, Person, TenantRow};
 use domain::ids::{KeyId, PersonId, TenantId};
+use domain::key_rules::KeyRules;
 use domain::key_text::masked;
+use domain::key_warnings::KeyEnding;
 use domain::limits::Scope;
-use domain::policy::Dialect;
 use domain::priority::Priority;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
@@ -17,13 +23,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::PageError;
 use crate::form::{Field, Filled};
-use crate::format::Format;
+use crate::format::{self, Format};
 use crate::page::{self, Page, id_of_path};
-use crate::pages::connect::{can_chat, snippets};
+use crate::pages::connect::snippets;
 use crate::session;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
-use crate::table::{self, Tone, badge, facts, words};
+use crate::table::{self, Tone, badge, facts, figures, words};
 use crate::visit::{Visit, Visitor, address};
 use admin_islands::copy_button::CopyButton;
 
@@ -64,8 +70,10 @@ pub fn list() -> AnyView {
             table::empty("No keys here yet.", ().into_any())
         } else {
             let now = visit.now();
+            let months = visit.state.control.key_months(&visitor.actor, &keys, now).await?;
+            let month = |key: &KeyRow| months.get(&key.id).copied().unwrap_or_default();
             table::table(
-                "The newest first.",
+                "The newest first. Spend and refusals are this month's.",
                 &[
                     words("Name"),
                     words("Key"),
@@ -75,8 +83,13 @@ pub fn list() -> AnyView {
                     words("Priority"),
                     words("Models"),
                     words("Expires"),
+                    words("Last used"),
+                    figures("Spent"),
+                    figures("Refused"),
                 ],
-                keys.iter().map(|key| row(key, visitor, &visit.format, now)).collect(),
+                keys.iter()
+                    .map(|key| row(key, month(key), visitor, &visit.format, now))
+                    .collect(),
             )
         };
         let content = view! {
@@ -93,7 +106,7 @@ pub fn list() -> AnyView {
 struct Wanted {
     tenant: Option<TenantId>,
     includes_revoked: bool,
-    before: Option<(chrono::DateTime<chrono::Utc>, KeyId)>,
+    before: Option<(DateTime<Utc>, KeyId)>,
 }
 
 impl Wanted {
@@ -138,12 +151,9 @@ impl Wanted {
     }
 }
 
-fn cursor(text: &str) -> Option<(chrono::DateTime<chrono::Utc>, KeyId)> {
+fn cursor(text: &str) -> Option<(DateTime<Utc>, KeyId)> {
     let (at, id) = text.split_once('_')?;
-    Some((
-        chrono::DateTime::from_timestamp_micros(at.parse().ok()?)?,
-        id.parse().ok()?,
-    ))
+    Some((DateTime::from_timestamp_micros(at.parse().ok()?)?, id.parse().ok()?))
 }
 
 fn parsed<T: FromStr>(text: Option<String>) -> Result<Option<T>, PageError> {
@@ -178,7 +188,7 @@ async fn filters(visit: &Visit, visitor: &Visitor, wanted: &Wanted) -> Result<An
     .into_any())
 }
 
-fn row(key: &KeyRow, visitor: &Visitor, format: &Format, now: chrono::DateTime<chrono::Utc>) -> AnyView {
+fn row(key: &KeyRow, month: KeyMonth, visitor: &Visitor, format: &Format, now: DateTime<Utc>) -> AnyView {
     let href = format!("/keys/{}", key.id);
     let name = key.tenant_name.clone();
     // Members may not open the tenant's page.
@@ -195,25 +205,42 @@ fn row(key: &KeyRow, visitor: &Visitor, format: &Format, now: chrono::DateTime<c
             <td class="nowrap">
                 <code>{masked(&key.public_id)}</code>
             </td>
-            <td>{state(key, now)}</td>
+            <td>{state(key, format, now)}</td>
             <td>{tenant}</td>
             <td>{owner(key)}</td>
             <td>{key.priority.as_str()}</td>
             <td>{models(key)}</td>
             <td class="nowrap">{expiry(key, format)}</td>
+            <td class="nowrap">{last_used(key.last_used_at, format)}</td>
+            <td class="number">{format.money(month.cost)}</td>
+            <td class="number">{format::count(month.refusals)}</td>
         </tr>
     }
     .into_any()
 }
 
-fn state(key: &KeyRow, now: chrono::DateTime<chrono::Utc>) -> AnyView {
+fn state(key: &KeyRow, format: &Format, now: DateTime<Utc>) -> AnyView {
     if key.revoked_at.is_some() {
-        badge("revoked", Tone::Bad)
-    } else if key.expires_at.is_some_and(|at| at <= now) {
-        badge("expired", Tone::Warning)
-    } else {
-        badge("active", Tone::Good)
+        return badge("revoked", Tone::Bad);
     }
+    if key.expires_at.is_some_and(|at| at <= now) {
+        return badge("expired", Tone::Warning);
+    }
+    let ends_soon = |at: &DateTime<Utc>| KeyEnding::KeyExpires.told_from(*at) <= now;
+    let expires = key.expires_at.filter(ends_soon).map(|at| {
+        let text = format!("expires {}", format.minute(at));
+        badge(text, Tone::Warning)
+    });
+    let overlap = running_overlap(key, now).map(|until| {
+        let text = format!("old secret works until {}", format.minute(until));
+        badge(text, Tone::Warning)
+    });
+    view! { {badge("active", Tone::Good)} " " {expires} " " {overlap} }.into_any()
+}
+
+/// Until when the secret before the present one works, if it does.
+fn running_overlap(key: &KeyRow, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    key.old_secret_until.filter(|until| now < *until)
 }
 
 fn owner(key: &KeyRow) -> String {
@@ -228,6 +255,11 @@ fn models(key: &KeyRow) -> String {
 
 fn expiry(key: &KeyRow, format: &Format) -> String {
     key.expires_at.map_or("never".to_owned(), |at| format.minute(at))
+}
+
+/// Gateways write it down each minute.
+fn last_used(at: Option<DateTime<Utc>>, format: &Format) -> String {
+    at.map_or("not yet".to_owned(), |at| format.minute(at))
 }
 
 /// The form that issues a key. An operator first chooses the tenant, whose people and ceiling the form then offers.
@@ -282,12 +314,12 @@ async fn tenant_choice(visit: &Visit, visitor: &Visitor) -> Result<AnyView, Page
 
 async fn issue_form(visit: &Visit, visitor: &Visitor, tenant: TenantId) -> Result<AnyView, PageError> {
     let control = &visit.state.control;
-    let (name, ceiling) = if visitor.is_member() {
-        let own = control.own_tenant(&visitor.actor).await?.ok_or(PageError::NotFound)?;
-        (own.tenant.name, own.priority_ceiling_in_force)
-    } else {
-        let row = control.tenant(&visitor.actor, tenant, visit.now()).await?.row;
-        (row.tenant.name, row.priority_ceiling_in_force)
+    let row = tenant_row(visit, visitor, tenant).await?;
+    let (name, zone) = (row.tenant.name.clone(), visit.format.zone());
+    // Others than members choose the owner in the form, who may be the tenant itself.
+    let offer = match visitor.is_member() {
+        true => Offer::under_rules(&row, visit.now(), zone),
+        false => Offer::all(&row),
     };
     let people = if visitor.is_member() {
         Vec::new()
@@ -296,7 +328,8 @@ async fn issue_form(visit: &Visit, visitor: &Visitor, tenant: TenantId) -> Resul
     };
     let form = Filled::new(visit.draft.clone(), IssueKey::PATH, || KeyForm {
         tenant_id: tenant.to_string(),
-        priority: Priority::Default.min(ceiling).as_str().to_owned(),
+        priority: Priority::Default.min(offer.ceiling).as_str().to_owned(),
+        expiry: offer.longest(visit.now(), zone),
         owner: if visitor.is_member() {
             String::new()
         } else {
@@ -312,7 +345,7 @@ async fn issue_form(visit: &Visit, visitor: &Visitor, tenant: TenantId) -> Resul
             owner_choices(&people),
         )
     });
-    let fields = key_fields(visit, visitor, &form, ceiling).await?;
+    let fields = key_fields(visit, visitor, &form, &offer).await?;
     Ok(view! {
         {shell::page_head("Issue a key", format!("For {name}."), ().into_any())}
         <section class="card">
@@ -343,17 +376,115 @@ fn owner_choices(people: &[Person]) -> Vec<(String, String)> {
         .collect()
 }
 
+async fn tenant_row(visit: &Visit, visitor: &Visitor, id: TenantId) -> Result<TenantRow, PageError> {
+    let control = &visit.state.control;
+    if visitor.is_member() {
+        return control.own_tenant(&visitor.actor).await?.ok_or(PageError::NotFound);
+    }
+    Ok(control.tenant(&visitor.actor, id, visit.now()).await?.row)
+}
+
+/// What a form offers of what a key may be. The operation holds everybody to it; this spares them the refusal.
+struct Offer {
+    ceiling: Priority,
+    /// Those that may be named; all when absent.
+    models: Option<Vec<String>>,
+    /// Whether `all models` is a choice.
+    is_any_model: bool,
+    latest: Option<DateTime<Utc>>,
+    /// What lifetimes go by, and since when; none for keys of the tenant itself.
+    rules: Option<(KeyRules, DateTime<Utc>)>,
+}
+
+impl Offer {
+    /// What a tenant's own keys may be.
+    fn all(tenant: &TenantRow) -> Self {
+        Self {
+            ceiling: tenant.priority_ceiling_in_force,
+            models: None,
+            is_any_model: true,
+            latest: None,
+            rules: None,
+        }
+    }
+
+    /// What a key may be that a person owns, and that got its secret at `since`.
+    fn under_rules(tenant: &TenantRow, since: DateTime<Utc>, zone: Tz) -> Self {
+        let rules = &tenant.tenant.key_rules;
+        let ceiling = tenant.priority_ceiling_in_force;
+        Self {
+            ceiling: rules.priority_ceiling.map_or(ceiling, |most| most.min(ceiling)),
+            models: rules.models.clone(),
+            is_any_model: true,
+            latest: rules.latest_end(since, zone),
+            rules: Some((rules.clone(), since)),
+        }
+    }
+
+    /// What this key may become by the hand of this visitor.
+    fn of_key(tenant: &TenantRow, key: &KeyRow, visitor: &Visitor, zone: Tz) -> Self {
+        let Some(owner) = key.owner_id else {
+            return Self::all(tenant);
+        };
+        let under_rules = Self::under_rules(tenant, key.rotated_at.unwrap_or(key.created_at), zone);
+        if visitor.actor.person_id() != Some(owner) {
+            return under_rules;
+        }
+        let bounds = &key.bounds;
+        Self {
+            ceiling: bounds
+                .priority
+                .map_or(under_rules.ceiling, |most| most.min(under_rules.ceiling)),
+            models: match (under_rules.models, &bounds.models) {
+                (Some(ruled), Some(bound)) => Some(ruled.into_iter().filter(|name| bound.contains(name)).collect()),
+                (ruled, bound) => ruled.or_else(|| bound.clone()),
+            },
+            is_any_model: bounds.models.is_none(),
+            latest: under_rules.latest.into_iter().chain(bounds.expires_at).min(),
+            rules: under_rules.rules,
+        }
+    }
+
+    fn lifetimes(&self, now: DateTime<Utc>, zone: Tz) -> impl Iterator<Item = (u32, DateTime<Utc>)> + '_ {
+        let ends = LIFETIME_MONTHS.into_iter().filter_map(move |months| {
+            let end = match &self.rules {
+                Some((rules, since)) => Some(rules.end_after(months, now, *since, zone)),
+                None => Expiry::Months(months).at(now, zone),
+            };
+            Some((months, end?))
+        });
+        ends.filter(|(_, at)| self.latest.is_none_or(|latest| *at <= latest))
+    }
+
+    /// What a new key's form begins with: never, or the longest that is offered.
+    fn longest(&self, now: DateTime<Utc>, zone: Tz) -> String {
+        match self.latest {
+            None => String::new(),
+            Some(_) => {
+                let longest = self.lifetimes(now, zone).last();
+                longest.map_or(EXPIRY_AT.to_owned(), |(months, _)| months.to_string())
+            }
+        }
+    }
+}
+
 /// The fields that issuing and editing share.
 async fn key_fields(
     visit: &Visit,
     visitor: &Visitor,
     form: &Filled<KeyForm>,
-    ceiling: Priority,
+    offer: &Offer,
 ) -> Result<AnyView, PageError> {
+    let ceiling = offer.ceiling;
     let values = &form.values;
     let models = visit.state.control.models(&visitor.actor, visit.now()).await?;
     // What the key names already stays on offer, even if it is disabled by now.
-    let mut names: Vec<String> = models.into_iter().map(|row| row.model.name).collect();
+    let is_offered = |name: &String| offer.models.as_ref().is_none_or(|offered| offered.contains(name));
+    let mut names: Vec<String> = models
+        .into_iter()
+        .map(|row| row.model.name)
+        .filter(is_offered)
+        .collect();
     names.extend(
         values
             .allowed_models
@@ -363,10 +494,16 @@ async fn key_fields(
             .collect::<Vec<_>>(),
     );
     let model_choices: Vec<_> = names.into_iter().map(|name| (name.clone(), name)).collect();
-    let access = vec![
-        (String::new(), "All models, those of the future included".to_owned()),
-        (ACCESS_CHOSEN.to_owned(), "Only those chosen below".to_owned()),
-    ];
+    let any_model = match &offer.models {
+        None => "All models, those of the future included",
+        Some(_) => "All that people of this tenant may use",
+    };
+    let access = offer
+        .is_any_model
+        .then(|| (String::new(), any_model.to_owned()))
+        .into_iter()
+        .chain([(ACCESS_CHOSEN.to_owned(), "Only those chosen below".to_owned())])
+        .collect();
     let priorities = Priority::ALL
         .into_iter()
         .filter(|priority| *priority <= ceiling)
@@ -395,12 +532,15 @@ async fn key_fields(
     );
     let now = visit.now();
     let zone = visit.format.zone();
-    let lifetimes = std::iter::once((String::new(), "Never".to_owned()))
-        .chain(LIFETIME_MONTHS.into_iter().map(|months| {
-            let end = Expiry::Months(months)
-                .at(now, zone)
-                .map(|at| visit.format.minute(at))
-                .unwrap_or_default();
+    let never = offer.latest.is_none().then(|| (String::new(), "Never".to_owned()));
+    let latest = offer
+        .latest
+        .map(|at| format!(" At the latest {}.", visit.format.minute(at)))
+        .unwrap_or_default();
+    let lifetimes = never
+        .into_iter()
+        .chain(offer.lifetimes(now, zone).map(|(months, at)| {
+            let end = visit.format.minute(at);
             let span = if months == 1 {
                 "In 1 month".to_owned()
             } else {
@@ -412,7 +552,7 @@ async fn key_fields(
         .collect();
     Ok(view! {
         {form.select(
-            Field::new("priority", "Priority").hint(format!("Who goes first when the service is busy. This tenant's keys run at {ceiling} at most.")),
+            Field::new("priority", "Priority").hint(format!("Who goes first when the service is busy. At most {ceiling}.")),
             &values.priority,
             priorities,
         )}
@@ -423,7 +563,7 @@ async fn key_fields(
         <div class="field-row">
             {form.select(Field::new("expiry", "Expires"), &values.expiry, lifetimes)}
             {form.text(
-                Field::new("expires_at", "Time of expiry").instant().hint(format!("In {} time.", visit.format.zone())),
+                Field::new("expires_at", "Time of expiry").instant().hint(format!("In {} time.{latest}", visit.format.zone())),
                 &values.expires_at,
             )}
         </div>
@@ -439,7 +579,7 @@ pub fn issued() -> AnyView {
             let content = view! {
                 {shell::page_head("This secret was shown already", "", ().into_any())}
                 <section class="card">
-                    <p>"A secret is shown once. If it is lost, revoke the key and issue another one."</p>
+                    <p>"A secret is shown once. If it is lost, rotate the key: it gets another one."</p>
                     <p class="actions"><a class="button" href="/keys">"Go to the keys"</a></p>
                 </section>
             };
@@ -447,19 +587,22 @@ pub fn issued() -> AnyView {
         };
         let visitor = visit.visitor()?;
         let key = visit.state.control.key(&visitor.actor, secret.id).await?;
-        let model = match key.allowed_models.as_ref().and_then(|models| models.first().cloned()) {
-            Some(model) => Some(model),
-            None => {
-                let models = visit.state.control.models(&visitor.actor, visit.now()).await?;
-                models
-                    .into_iter()
-                    .find(|row| row.dialects.contains(&Dialect::Openai) && can_chat(row))
-                    .map(|row| row.model.name)
-            }
-        };
+        let model = visit
+            .state
+            .control
+            .model_to_try(&visitor.actor, &key, visit.now())
+            .await?;
         let detail = format!("/keys/{}", key.id);
+        let overlap = running_overlap(&key, visit.now()).map(|until| {
+            let says = format!("The old secret works, too, until {}.", visit.format.minute(until));
+            view! { <p>{says}</p> }
+        });
+        let done = match key.rotated_at {
+            Some(_) => format!("Key rotated: {}", key.name),
+            None => format!("Key issued: {}", key.name),
+        };
         let content = view! {
-            {shell::page_head(format!("Key issued: {}", key.name), "Copy the secret now: it is not shown again.", ().into_any())}
+            {shell::page_head(done, "Copy the secret now: it is not shown again.", ().into_any())}
             <section class="card">
                 <h2>"Secret"</h2>
                 <code class="secret" id="secret">{secret.text.clone()}</code>
@@ -467,14 +610,16 @@ pub fn issued() -> AnyView {
                     <CopyButton target="secret".to_owned() label="Copy the secret".to_owned() />
                     <a class="button" href=detail>"Done"</a>
                 </div>
+                {overlap}
                 <p class="quiet">"Keep it like a password. Whoever has it spends this tenant's budget."</p>
             </section>
             <section class="card">
-                <h2>"Try it"</h2>
-                {snippets(&visit.state.gateway_address, &secret.text, model.as_deref())}
+                <h2>"Connect"</h2>
+                {check_form(key.id, true)}
+                {snippets(&visit.state.gateway_address, &secret.text, model.as_ref())}
             </section>
         };
-        Ok(Page::new("Key issued", content.into_any()))
+        Ok(Page::new("Secret", content.into_any()))
     })
 }
 
@@ -485,12 +630,14 @@ pub fn detail() -> AnyView {
         let id: KeyId = id_of_path(&visit, "/keys/")?;
         let key = visit.state.control.key(&visitor.actor, id).await?;
         let is_changeable = visitor.issues_keys() && key.revoked_at.is_none();
-        let revoke = format!("/keys/{id}/revoke");
+        let (rotate, revoke) = (format!("/keys/{id}/rotate"), format!("/keys/{id}/revoke"));
         let ledger = format!("/ledger?key={id}");
         let limits = address("/limits", &[("of", &Scope::Key(id).to_string())]);
         let actions = view! {
             <a class="button" href=ledger>"Requests"</a>
             <a class="button" href=limits>"Limits"</a>
+            {is_changeable.then(|| check_form(id, false))}
+            {is_changeable.then(|| view! { <a class="button" href=rotate>"Rotate"</a> })}
             {is_changeable.then(|| view! { <a class="button button-danger" href=revoke>"Revoke"</a> })}
         };
         let editor = if is_changeable {
@@ -498,10 +645,12 @@ pub fn detail() -> AnyView {
         } else {
             None
         };
+        let sets_own = is_changeable && visit.state.control.sets_own_limits(&visitor.actor, &key);
+        let own_limits = sets_own.then(|| own_limits::card(&visit, &key));
         let revoked = key.revoked_at.map(|at| visit.format.time(at));
         let mut rows = vec![
             ("Key", view! { <code>{masked(&key.public_id)}</code> }.into_any()),
-            ("State", state(&key, visit.now())),
+            ("State", state(&key, &visit.format, visit.now())),
             ("Tenant", key.tenant_name.clone().into_any()),
             ("Owner", owner(&key).into_any()),
             ("Priority", key.priority.as_str().into_any()),
@@ -525,6 +674,28 @@ pub fn detail() -> AnyView {
                 format!("{} by {}", visit.format.time(key.created_at), key.created_by).into_any(),
             ),
         ];
+        let control = &visit.state.control;
+        let months = control
+            .key_months(&visitor.actor, std::slice::from_ref(&key), visit.now())
+            .await?;
+        let month = months.get(&id).copied().unwrap_or_default();
+        rows.extend([
+            ("Last used", last_used(key.last_used_at, &visit.format).into_any()),
+            ("Spent this month", visit.format.money(month.cost).into_any()),
+            ("Refused this month", format::count(month.refusals).into_any()),
+        ]);
+        if let Some(rotated) = key.rotated_at {
+            rows.push(("Rotated", visit.format.time(rotated).into_any()));
+        }
+        if let Some(until) = running_overlap(&key, visit.now()) {
+            let used = match key.old_secret_used_at {
+                Some(at) => format!("last used {}", visit.format.minute(at)),
+                None => "not used".to_owned(),
+            };
+            let until = format!("works until {}; {used} ", visit.format.time(until));
+            let end = is_changeable.then(|| rotate::end_overlap_form(&key));
+            rows.push(("Old secret", view! { {until} {end} }.into_any()));
+        }
         if let Some(revoked) = revoked {
             rows.push(("Revoked", revoked.into_any()));
         }
@@ -532,31 +703,29 @@ pub fn detail() -> AnyView {
             {shell::page_head(key.name.clone(), "", actions.into_any())}
             <section class="card">{facts(rows)}</section>
             {editor}
+            {own_limits}
         };
         Ok(Page::new(key.name.clone(), content.into_any()))
     })
 }
 
+/// The button that tries a key. Beside a secret that is shown once, the result opens in a window of its own.
+fn check_form(id: KeyId, opens_window: bool) -> AnyView {
+    view! {
+        <form method="post" action=CheckKey::PATH target=opens_window.then_some("_blank")>
+            <input type="hidden" name="id" value=id.to_string() />
+            <button class="button" type="submit">"Test this key"</button>
+        </form>
+    }
+    .into_any()
+}
+
 async fn editor(visit: &Visit, visitor: &Visitor, key: &KeyRow) -> Result<AnyView, PageError> {
-    let ceiling = if visitor.is_member() {
-        let own = visit
-            .state
-            .control
-            .own_tenant(&visitor.actor)
-            .await?
-            .ok_or(PageError::NotFound)?;
-        own.priority_ceiling_in_force
-    } else {
-        let tenant = visit
-            .state
-            .control
-            .tenant(&visitor.actor, key.tenant_id, visit.now())
-            .await?;
-        tenant.row.priority_ceiling_in_force
-    };
+    let tenant = tenant_row(visit, visitor, key.tenant_id).await?;
+    let offer = Offer::of_key(&tenant, key, visitor, visit.format.zone());
     let form = Filled::new(visit.draft.clone(), EditKey::PATH, || KeyForm::of(key, &visit.format));
     let version = form.version(&form.values.version, &key.version.to_string()).to_owned();
-    let fields = key_fields(visit, visitor, &form, ceiling).await?;
+    let fields = key_fields(visit, visitor, &form, &offer).await?;
     Ok(view! {
         <section class="card">
             <h2>"Change"</h2>
@@ -744,6 +913,21 @@ pub async fn edit_key(#[server(flatten)] form: KeyForm) -> Result<(), ServerFnEr
             .edit_key(actor, id, version, &draft, visit.now())
             .await?;
         Ok::<_, Refused>(Done::say(format!("/keys/{id}"), "Saved."))
+    })
+    .await
+}
+
+/// Tries a key, and says what came of it.
+#[server(prefix = "/console", endpoint = "keys/check")]
+pub async fn check_key(#[server(default)] id: String) -> Result<(), ServerFnError> {
+    let back = format!("/keys/{id}");
+    press(&back, |visit: Visit| async move {
+        let id: KeyId = parsed_id(&id)?;
+        let check = visit.state.control.check_key(visit.actor()?, id, visit.now()).await?;
+        match check.is_good() {
+            true => Ok(Done::say(format!("/keys/{id}"), check.words())),
+            false => Err(Refused::Form(check.words())),
+        }
     })
     .await
 }

@@ -1,5 +1,7 @@
 //! Tenants: the list, a new one, and one with its budgets and limits.
 
+pub mod key_rules;
+
 use chrono::{DateTime, Utc};
 use control::ControlError;
 use control::fields::Fields;
@@ -140,6 +142,7 @@ pub fn edit() -> AnyView {
             {spent(&tenant, visit.now(), &visit.format)}
             {budget_events::latest(&visit, visitor, Some(id)).await?}
             {editor(&visit, visitor, &tenant).await?}
+            {key_rules::card(&visit, visitor, &tenant).await?}
             {sources(&visit, visitor, &tenant).await?}
             {visitor.is_operator().then(|| suspension(&tenant))}
         };

@@ -39,6 +39,12 @@ fn key() -> KeyRow {
         revoked_at: None,
         created_at: DateTime::UNIX_EPOCH,
         created_by: "test".into(),
+        rotated_at: None,
+        old_secret_until: None,
+        old_secret_used_at: None,
+        last_used_at: None,
+        bounds: domain::key_rules::KeyBounds::default(),
+        own_limits: domain::own_limits::OwnLimits::default(),
         version: 1,
     }
 }

@@ -3,6 +3,7 @@
 use domain::budget_events::Thresholds;
 use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Limit, Mode};
 use domain::money::Nanos;
+use domain::own_limits::OwnLimits;
 use domain::periods::Period;
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +98,24 @@ impl From<&NodeLimits> for NodeLimitsText {
     }
 }
 
+impl From<&NodeLimits> for OwnLimits {
+    fn from(limits: &NodeLimits) -> Self {
+        let values = limits.values().into_iter();
+        Self(
+            values
+                .filter_map(|(dimension, value)| Some((dimension, value?)))
+                .collect(),
+        )
+    }
+}
+
+impl From<&OwnLimits> for NodeLimits {
+    fn from(own: &OwnLimits) -> Self {
+        let value = |dimension: Dimension| own.0.get(&dimension).copied();
+        Self::by(value)
+    }
+}
+
 impl NodeLimits {
     /// The plain ones among a node's limits.
     pub fn of(limits: &[Limit]) -> Self {
@@ -106,6 +125,10 @@ impl NodeLimits {
                 .find(|limit| is_plain(limit, dimension))
                 .map(|limit| limit.value)
         };
+        Self::by(value)
+    }
+
+    fn by(value: impl Fn(Dimension) -> Option<u64>) -> Self {
         Self {
             monthly_cost: value(Dimension::BudgetCost).map(|nanos| Nanos(i64::try_from(nanos).unwrap_or(i64::MAX))),
             monthly_tokens: value(Dimension::BudgetTokens),

@@ -39,6 +39,16 @@ proptest! {
     }
 
     #[test]
+    fn a_renewed_key_keeps_its_public_id_and_nothing_else(random in prop::collection::vec(any::<u8>(), KEY_RANDOM_BYTES)) {
+        let random: [u8; KEY_RANDOM_BYTES] = random.try_into().expect("the length asked for");
+        let before = key(5);
+        let renewed = KeyText::renew(before.public_id(), &random);
+        prop_assert_eq!(renewed.public_id(), before.public_id());
+        prop_assert_ne!(renewed.hash(), before.hash());
+        prop_assert_eq!(KeyText::parse(renewed.reveal()), Ok(renewed));
+    }
+
+    #[test]
     fn any_text_is_parsed_without_panic(text in ".{0,90}") {
         let _ = KeyText::parse(&text);
     }

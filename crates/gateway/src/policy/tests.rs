@@ -76,6 +76,7 @@ fn changes() -> PolicyChanges {
             priority_ceiling: None,
             suspended_at: None,
             has_strict_budgets: false,
+            key_rules: domain::key_rules::KeyRules::default(),
             removed_at: None,
         }],
         plans: vec![Plan {
@@ -117,6 +118,7 @@ fn key(secret: u8) -> Key {
         degrades: false,
         expires_at: None,
         revoked_at: None,
+        own_limits: domain::own_limits::OwnLimits::default(),
         secrets: vec![KeySecret {
             hash: SecretHash([secret; 32]),
             valid_until: None,
@@ -137,7 +139,7 @@ fn with(limits: Vec<LimitRow>) -> PolicySnapshot {
 
 /// The scopes of a request by `user` that have limits, with the limits' values.
 fn values(policy: &PolicySnapshot, user: &RequestUser) -> Vec<(String, Vec<u64>)> {
-    let key = policy.find_key(&SecretHash([1; 32]), Utc::now()).expect("the key");
+    let (key, _) = policy.find_key(&SecretHash([1; 32]), Utc::now()).expect("the key");
     let tenant = policy.find_tenant(TENANT).expect("the tenant");
     let model = policy.find_model("m").expect("the model");
     policy
