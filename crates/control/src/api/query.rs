@@ -23,7 +23,8 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Reads a query that may have these fields; empty ones count as absent.
+    /// Reads a query that may have these fields. An empty one is refused: a variable that was not set must not let everything
+    /// through.
     pub(super) fn read(text: &str, known: &'static [&'static str]) -> Result<Self, ControlError> {
         let mut fields = Fields::default();
         let mut values = Vec::new();
@@ -41,7 +42,9 @@ impl Query {
                 fields.refuse(*known, format!("at most {VALUE_CHARS_MAX} characters"));
             } else if value.chars().any(char::is_control) {
                 fields.refuse(*known, "without control characters");
-            } else if !value.is_empty() {
+            } else if value.is_empty() {
+                fields.refuse(*known, "write a value, or leave this parameter out");
+            } else {
                 values.push((*known, value.into_owned()));
             }
         }
@@ -97,6 +100,29 @@ impl Query {
             text
         };
         fields.instant(name, &text, zone)
+    }
+
+    /// Yes or no; no where it is absent.
+    pub(super) fn flag(&self, fields: &mut Fields, name: &'static str) -> bool {
+        match self.text(fields, name).as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => {
+                fields.refuse(name, "write true or false");
+                false
+            }
+        }
+    }
+
+    /// The version that the caller has read of what goes away.
+    pub(super) fn version(&self) -> Result<i64, ControlError> {
+        let mut fields = Fields::default();
+        let version = self.text(&mut fields, "version").and_then(|text| text.parse().ok());
+        if version.is_none() {
+            fields.refuse("version", "write the version that you have read");
+        }
+        fields.check()?;
+        Ok(version.unwrap_or_default())
     }
 
     /// How many entries a page has, at most `entries_max`.
