@@ -1,5 +1,6 @@
 //! The JSON API: who is let in, what it says beside the console's pages and files, and what it books.
 
+mod bootstrap;
 mod nouns;
 mod schema;
 
