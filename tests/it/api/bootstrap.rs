@@ -66,10 +66,7 @@ async fn a_token_given_at_the_first_start_works_and_no_later_one_does() {
             .fetch_all(&mut installation.sql().await)
             .await
             .expect("notes");
-    assert_eq!(
-        noted,
-        [("management_token.adopt".to_owned(), "first start".to_owned())]
-    );
+    assert_eq!(noted, [("management_token.adopt".to_owned(), "first start".to_owned())]);
 }
 
 #[tokio::test]
@@ -81,9 +78,18 @@ async fn a_token_that_is_mistyped_stops_the_start_and_is_not_shown() {
     let data_dir = tempfile::tempdir().expect("a directory");
     let data_dir = data_dir.path().to_str().expect("a path");
     for (arguments, variables) in [
-        (vec!["serve", "--data-dir", data_dir], vec![("TOLLGATE_BOOTSTRAP_TOKEN", mistyped.as_str())]),
-        (vec!["serve", "--data-dir", data_dir, "--bootstrap-token", &mistyped], vec![]),
-        (vec!["serve", "--help"], vec![("TOLLGATE_BOOTSTRAP_TOKEN", mistyped.as_str())]),
+        (
+            vec!["serve", "--data-dir", data_dir],
+            vec![("TOLLGATE_BOOTSTRAP_TOKEN", mistyped.as_str())],
+        ),
+        (
+            vec!["serve", "--data-dir", data_dir, "--bootstrap-token", &mistyped],
+            vec![],
+        ),
+        (
+            vec!["serve", "--help"],
+            vec![("TOLLGATE_BOOTSTRAP_TOKEN", mistyped.as_str())],
+        ),
     ] {
         let output = Program::run(&arguments, &variables).await;
         assert_eq!(output.status.success(), arguments.contains(&"--help"), "{arguments:?}");

@@ -31,7 +31,7 @@ pub(super) fn routes() -> Vec<Route> {
             PATH,
             AdjustmentsWrite,
             Asked::Fields("AdjustmentToBook"),
-            Answered::Created("Adjustment"),
+            Answered::Created("BookedAdjustment"),
             book,
         )
         .known_by_key()

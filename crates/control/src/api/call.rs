@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::body::{self, JsonBody};
 use super::made::made_id;
 use super::problem::Problem;
-use super::query::Query;
+use super::query::{ID_CHARS, Query};
 use super::route::Asked;
 use super::{Api, turn};
 use crate::Actor;
@@ -56,7 +56,11 @@ impl Call {
     pub(super) fn id<T: FromStr>(&self, what: &str) -> Result<T, Problem> {
         let text = self.part("id");
         // Others of its forms would be second addresses of the same thing.
-        let id = if text.len() == 36 { text.parse().ok() } else { None };
+        let id = if text.len() == ID_CHARS {
+            text.parse().ok()
+        } else {
+            None
+        };
         id.ok_or_else(|| Problem::not_found(format!("there is no such {what}: its id is a UUID")))
     }
 

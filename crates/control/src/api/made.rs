@@ -20,6 +20,16 @@ pub(super) fn made_id(
     given: &str,
     fields: &mut Fields,
 ) -> Option<Uuid> {
+    let key = headers.get("idempotency-key").map(|key| key.to_str().map(str::trim));
+    let key = match key {
+        None => None,
+        Some(Ok(key)) if (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&key.len()) => Some(key),
+        Some(_) => {
+            let message = format!("write 1 to {IDEMPOTENCY_KEY_CHARS_MAX} plain characters");
+            fields.refuse("Idempotency-Key", message);
+            return None;
+        }
+    };
     if !given.is_empty() {
         let id = given.parse().ok();
         if id.is_none() {
@@ -27,15 +37,8 @@ pub(super) fn made_id(
         }
         return id;
     }
-    let key = headers
-        .get("idempotency-key")
-        .and_then(|key| key.to_str().ok())
-        .map(str::trim)
-        .filter(|key| !key.is_empty());
     match (key, actor) {
-        (Some(key), Actor::Token(token)) if key.len() <= IDEMPOTENCY_KEY_CHARS_MAX => {
-            Some(id_of_key(token.id, what, key))
-        }
+        (Some(key), Actor::Token(token)) => Some(id_of_key(token.id, what, key)),
         _ => {
             let message = format!(
                 "send the header Idempotency-Key (at most {IDEMPOTENCY_KEY_CHARS_MAX} characters), or a UUID of your own \

@@ -218,7 +218,7 @@ fn parameters_of(route: &Route, parameters: &Value) -> Value {
             "in": "header",
             "description": "A text that the caller makes for this one thing; needed without an `id`. The same text shown with \
                             another token means another thing.",
-            "schema": { "type": "string", "maxLength": IDEMPOTENCY_KEY_CHARS_MAX },
+            "schema": { "type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_CHARS_MAX, "pattern": "^[ -~]*[!-~][ -~]*$" },
         }));
     }
     Value::Array(all)

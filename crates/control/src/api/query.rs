@@ -13,6 +13,10 @@ use crate::fields::Fields;
 
 /// The longest value, in characters.
 const VALUE_CHARS_MAX: usize = 500;
+/// How long an id is.
+pub(super) const ID_CHARS: usize = 36;
+/// The highest version: exact in every program that reads JSON.
+const VERSION_MAX: i64 = (1 << 53) - 1;
 /// Entries on one page unless told otherwise.
 const LIMIT_DEFAULT: u32 = 50;
 
@@ -83,7 +87,12 @@ impl Query {
     /// An id.
     pub(super) fn id<T: FromStr>(&self, fields: &mut Fields, name: &'static str) -> Option<T> {
         let text = self.text(fields, name)?;
-        let id = text.parse().ok();
+        // As the description has it, and in no other of its forms.
+        let id = if text.len() == ID_CHARS {
+            text.parse().ok()
+        } else {
+            None
+        };
         if id.is_none() {
             fields.refuse(name, "write the whole id, such as 0198c5e2-1b5a-7c3e-9d0f-2a4b6c8d0e1f");
         }
@@ -117,7 +126,8 @@ impl Query {
     /// The version that the caller has read of what goes away.
     pub(super) fn version(&self) -> Result<i64, ControlError> {
         let mut fields = Fields::default();
-        let version = self.text(&mut fields, "version").and_then(|text| text.parse().ok());
+        let version = self.text(&mut fields, "version").and_then(|text| whole(&text));
+        let version = version.filter(|version| *version <= VERSION_MAX);
         if version.is_none() {
             fields.refuse("version", "write the version that you have read");
         }
@@ -130,14 +140,20 @@ impl Query {
         let Some(text) = self.text(fields, "limit") else {
             return LIMIT_DEFAULT.min(entries_max);
         };
-        match text.parse() {
-            Ok(limit) if (1..=entries_max).contains(&limit) => limit,
+        match whole(&text) {
+            Some(limit) if (1..=entries_max).contains(&limit) => limit,
             _ => {
                 fields.refuse("limit", format!("between 1 and {entries_max}"));
                 LIMIT_DEFAULT
             }
         }
     }
+}
+
+/// A whole number without a sign.
+fn whole<T: FromStr>(text: &str) -> Option<T> {
+    let is_whole = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_whole)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use domain::money::Nanos;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::query::ID_CHARS;
 use crate::fields::Fields;
 
 /// Words of JSON Schema that are looked at, and those that say nothing about a value.
@@ -157,7 +158,7 @@ fn check_text(schema: &Value, text: &str, field: &str, fields: &mut Fields) {
     let (is_good, message) = match schema["format"].as_str() {
         Some("uuid") => (
             // Others of its forms would be described by no schema.
-            text.len() == 36 && text.parse::<Uuid>().is_ok(),
+            text.len() == ID_CHARS && text.parse::<Uuid>().is_ok(),
             "write the whole id, such as 0198c5e2-1b5a-7c3e-9d0f-2a4b6c8d0e1f",
         ),
         Some("date-time") => (
