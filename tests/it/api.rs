@@ -1,5 +1,9 @@
 //! The JSON API: who is let in, what it says beside the console's pages and files, and what it books.
 
+mod bootstrap;
+mod nouns;
+mod schema;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -16,10 +20,11 @@ use serde_json::{Value, json};
 use server::wiring::Settings;
 use test_support::clock::zone_at_noon;
 use test_support::console::Window;
-use test_support::http::Answer;
+use test_support::http::{Answer, Browser};
 use test_support::tollgate::{Options, Tollgate, chat_body};
+use tokio::sync::OnceCell;
 
-const EVERYTHING: [Permission; 3] = Permission::ALL;
+const EVERYTHING: [Permission; 23] = Permission::ALL;
 const READ: [Permission; 2] = [Permission::ReportsRead, Permission::LedgerRead];
 /// Routes that a token is needed for, all of them reading.
 const READING: [&str; 4] = [
@@ -58,9 +63,38 @@ async fn token(tollgate: &Tollgate, tenant: Option<TenantId>, may: &[Permission]
 
 /// A call with this token.
 async fn call(tollgate: &Tollgate, token: &str, path: &str) -> Answer {
+    send(tollgate, token, Method::GET, path, &[], Bytes::new()).await
+}
+
+/// The description: the same of every gateway.
+async fn described(browser: &mut Browser) -> &'static Value {
+    static DOCUMENT: OnceCell<Value> = OnceCell::const_new();
+    DOCUMENT
+        .get_or_init(async || browser.get("/api/openapi.json").await.json())
+        .await
+}
+
+/// The same of any kind. What is answered has to be what the description says.
+async fn send(
+    tollgate: &Tollgate,
+    token: &str,
+    method: Method,
+    path: &str,
+    more: &[(&str, &str)],
+    body: Bytes,
+) -> Answer {
     let bearer = format!("Bearer {token}");
-    let headers = [("authorization", bearer.as_str())];
-    tollgate.browser().send(Method::GET, path, &headers, Bytes::new()).await
+    let mut headers = vec![("authorization", bearer.as_str()), ("content-type", "application/json")];
+    headers.extend(more);
+    let mut browser = tollgate.browser();
+    let answer = browser.send(method.clone(), path, &headers, body).await;
+    let is_known = ![StatusCode::METHOD_NOT_ALLOWED, StatusCode::UNAUTHORIZED].contains(&answer.status)
+        && path.starts_with("/api/v1/")
+        && path != "/api/v1/nothing";
+    if is_known {
+        schema::assert_described(described(&mut browser).await, &method, path, &answer);
+    }
+    answer
 }
 
 /// The JSON of a call that is answered.
@@ -74,16 +108,9 @@ async fn read(tollgate: &Tollgate, token: &str, path: &str) -> Value {
 
 /// Books an adjustment under this idempotency key.
 async fn book(tollgate: &Tollgate, token: &str, key: &str, body: &Value) -> Answer {
-    let bearer = format!("Bearer {token}");
-    let headers = [
-        ("authorization", bearer.as_str()),
-        ("content-type", "application/json"),
-        ("idempotency-key", key),
-    ];
-    tollgate
-        .browser()
-        .send(Method::POST, "/api/v1/adjustments", &headers, body.to_string().into())
-        .await
+    let key = [("idempotency-key", key)];
+    let body = body.to_string().into();
+    send(tollgate, token, Method::POST, "/api/v1/adjustments", &key, body).await
 }
 
 /// The answer is a problem with this status; what it says, and the fields that it names.
@@ -152,6 +179,7 @@ async fn nobody_and_no_session_is_answered() {
         .send(Method::DELETE, "/api/v1/settlements", &headers, Bytes::new())
         .await;
     problem(&answer, 405);
+    assert_eq!(answer.header("allow"), "GET,HEAD");
 }
 
 #[tokio::test]
@@ -485,13 +513,13 @@ async fn pages_meet_every_entry_once_while_others_arrive() {
     let mut met = Vec::new();
     let mut cursor = String::new();
     loop {
-        let page = read(&tollgate, &all, &format!("/api/v1/settlements?limit=3&cursor={cursor}")).await;
+        let page = read(&tollgate, &all, &format!("/api/v1/settlements?limit=3{cursor}")).await;
         assert!(ids(&page).len() <= 3);
         met.extend(ids(&page));
         let Some(next) = page["next_cursor"].as_str() else {
             break;
         };
-        cursor = next.to_owned();
+        cursor = format!("&cursor={next}");
         // Somebody is served between two pages.
         ask(&tollgate, &key, 3).await;
         tollgate.shipped().await;
@@ -723,7 +751,7 @@ async fn what_is_wrong_with_a_call_is_said_by_field() {
     let (_, fields) = problem(&book(&tollgate, &all, "", &right).await, 422);
     assert_eq!(
         fields,
-        BTreeSet::from(["id".to_owned()]),
+        BTreeSet::from(["Idempotency-Key".to_owned()]),
         "an adjustment is named by its caller"
     );
     let bearer = format!("Bearer {all}");

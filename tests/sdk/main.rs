@@ -1,6 +1,8 @@
 //! The official SDKs against the gateway. `cargo xtask test` says in `TOLLGATE_TEST_PYTHON`, `TOLLGATE_TEST_NODE` and
 //! `TOLLGATE_TEST_NODE_MODULES` where they are.
 
+mod description;
+
 use std::process::Stdio;
 
 use control::limits::{LimitDraft, NodeLimits};

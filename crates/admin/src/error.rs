@@ -153,7 +153,7 @@ impl From<ControlError> for PageError {
             }
             ControlError::TooSlow(_) => Self::TooSlow,
             // A page or form that shows fields deals with these before.
-            ControlError::Invalid(_) | ControlError::Conflict { .. } => Self::Malformed,
+            ControlError::Invalid(_) | ControlError::Conflict { .. } | ControlError::Exists { .. } => Self::Malformed,
             ControlError::Internal(_) => {
                 tracing::error!(error = &error as &dyn Error, "an operation of the console failed");
                 Self::Internal

@@ -228,6 +228,54 @@ impl<F> Filled<F> {
         .into_any()
     }
 
+    /// The same in groups, each under its heading.
+    pub fn grouped_checks(
+        &self,
+        field: Field,
+        chosen: &[String],
+        groups: Vec<(&'static str, Vec<(String, String)>)>,
+    ) -> AnyView {
+        let error = self
+            .error(field.name)
+            .map(|message| view! { <span class="error">{message}</span> });
+        let name = format!("{}[]", field.name);
+        let groups = groups
+            .into_iter()
+            .map(|(heading, options)| {
+                let boxes = options
+                    .into_iter()
+                    .map(|(value, text)| {
+                        let is_chosen = chosen.contains(&value);
+                        view! {
+                            <label class="check">
+                                <input type="checkbox" name=name.clone() value=value checked=is_chosen />
+                                <span>{text}</span>
+                            </label>
+                        }
+                    })
+                    .collect_view();
+                view! {
+                    <div role="group" aria-label=heading>
+                        <span class="hint">{heading}</span>
+                        <div class="check-list">{boxes}</div>
+                    </div>
+                }
+            })
+            .collect_view();
+        let label_id = format!("{}-label", field.name);
+        let label = label_id.clone();
+        view! {
+            <div class="field" role="group" aria-labelledby=label>
+                <span class="label" id=label_id>
+                    {field.label}
+                </span>
+                {error}
+                {groups}
+            </div>
+        }
+        .into_any()
+    }
+
     /// A single yes or no, sent as `on` or not at all.
     pub fn check(&self, field: Field, is_checked: bool) -> AnyView {
         let hint_id = format!("{}-hint", field.name);

@@ -70,7 +70,7 @@ impl From<ControlError> for Refused {
     fn from(error: ControlError) -> Self {
         match error {
             ControlError::Invalid(fields) => Self::Fields(fields),
-            ControlError::Conflict { .. } => Self::Conflict,
+            ControlError::Conflict { .. } | ControlError::Exists { .. } => Self::Conflict,
             ControlError::LinkEnded => {
                 Self::Form("This link has been used or has ended. Ask an operator for another one.".to_owned())
             }

@@ -8,6 +8,7 @@ use chrono_tz::Tz;
 use domain::adjustments::{Corrected, Figures, correct};
 use domain::ids::{AdjustmentId, RequestId, TenantId};
 use domain::ledger::{Adjustment, Settlement};
+use domain::management_tokens::Permission;
 use domain::periods::Month;
 use domain::prices::Price;
 use domain::priority::Priority;
@@ -133,6 +134,7 @@ impl Control {
         tenant: Option<TenantId>,
         month: Option<Month>,
     ) -> Result<AdjustmentFilter, ControlError> {
+        actor.require_permission(Permission::LedgerRead)?;
         let mut filter = AdjustmentFilter {
             tenant,
             ..AdjustmentFilter::default()
@@ -213,6 +215,7 @@ impl Control {
         booking: &Booking,
         now: DateTime<Utc>,
     ) -> Result<Adjustment, ControlError> {
+        actor.require_permission(Permission::AdjustmentsWrite)?;
         actor.require_operator()?;
         let (reason, reference) = check_booking(booking)?;
         // What was settled stays, so it may be read before the lock.
@@ -276,6 +279,7 @@ impl Control {
         draft: &AdjustmentDraft,
         now: DateTime<Utc>,
     ) -> Result<AdjustmentPreview, ControlError> {
+        actor.require_permission(Permission::AdjustmentsWrite)?;
         actor.require_operator()?;
         let zone = self.settings().await?.settings.time_zone;
         let mut fields = Fields::default();
@@ -343,6 +347,7 @@ impl Control {
         booking: &Booking,
         now: DateTime<Utc>,
     ) -> Result<Adjustment, ControlError> {
+        actor.require_permission(Permission::AdjustmentsWrite)?;
         let preview = self.preview_adjustment(actor, draft, now).await?;
         let (reason, reference) = check_booking(booking)?;
         let adjustment = Adjustment {

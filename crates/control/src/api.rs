@@ -1,20 +1,35 @@
 //! The JSON API under `/api/v1`: what programs may do of what people do in the console, by the same operations.
 //!
-//! Every route is a row of [`routes`], with the permission that it asks of a management token and the parameters that its
-//! query may have; `openapi.json` describes the same rows, and a test compares both. A route to come is a row there, a
-//! handler in the file of its noun and a path in the description. No cookie is looked at, so no page of another site can
-//! use a session here.
+//! Every route is a row in the file of its noun ([`routes`]), with the permission that it asks of a management token, the
+//! parameters that its query may have, the schema that its body must fit and that of its answer. The description is made of
+//! the same rows ([`openapi`]). A route to come is a row, a handler beside it, and schemas in `openapi/<noun>.json`. No cookie
+//! is looked at, so no page of another site can use a session here.
 
 mod adjustments;
+mod audit;
 mod body;
 mod call;
 mod entries;
+mod explain;
+mod jobs;
+mod keys;
+mod limits;
+mod made;
+mod models;
 mod openapi;
+mod pages;
+mod people;
+mod plans;
+mod prices;
 mod problem;
 mod query;
 mod rejections;
 mod reports;
+mod route;
 mod settlements;
+mod shape;
+mod tenants;
+mod upstreams;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -22,14 +37,12 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::handler::Handler;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, any, get, post};
+use axum::routing::any;
 use chrono::{DateTime, Utc};
-use domain::management_tokens::Permission;
+use http::HeaderName;
 use http::header::{self, HeaderValue};
-use http::{HeaderName, Method};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -37,6 +50,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::Control;
 use call::Rules;
 use problem::Problem;
+use route::Route;
 
 /// Calls that are answered at once; half of the connections that API and console share. Those beyond wait.
 const CALLS_MAX: usize = 8;
@@ -58,92 +72,29 @@ struct Api {
     doors: Arc<Semaphore>,
 }
 
-/// One route: who may call it, and with what.
-struct Route {
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the handler knows it; the description is held to it")
-    )]
-    method: Method,
-    path: &'static str,
-    /// What the token must be allowed; absent where none is asked for.
-    permission: Option<Permission>,
-    /// Fields of the query. Others are refused.
-    parameters: &'static [&'static str],
-    handler: MethodRouter<Api>,
-}
-
-impl Route {
-    /// A route that anybody may read.
-    fn open<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Self {
-        Self {
-            method: Method::GET,
-            path,
-            permission: None,
-            parameters: &[],
-            handler: get(handler),
-        }
-    }
-
-    fn get<T: 'static>(
-        path: &'static str,
-        permission: Permission,
-        parameters: &'static [&'static str],
-        handler: impl Handler<T, Api>,
-    ) -> Self {
-        Self {
-            method: Method::GET,
-            path,
-            permission: Some(permission),
-            parameters,
-            handler: get(handler),
-        }
-    }
-
-    fn post<T: 'static>(path: &'static str, permission: Permission, handler: impl Handler<T, Api>) -> Self {
-        Self {
-            method: Method::POST,
-            path,
-            permission: Some(permission),
-            parameters: &[],
-            handler: post(handler),
-        }
-    }
-}
-
-/// All routes.
+/// All routes, noun by noun.
 fn routes() -> Vec<Route> {
-    use Permission::{AdjustmentsWrite, LedgerRead, ReportsRead};
-    vec![
-        Route::open("/api/openapi.json", openapi::show),
-        Route::get(
-            "/api/v1/reports/monthly",
-            ReportsRead,
-            &reports::PARAMETERS,
-            reports::monthly,
-        ),
-        Route::get(
-            "/api/v1/settlements",
-            LedgerRead,
-            &settlements::PARAMETERS,
-            settlements::list,
-        ),
-        Route::get("/api/v1/settlements/{id}", LedgerRead, &[], settlements::show),
-        Route::get(
-            "/api/v1/rejections",
-            LedgerRead,
-            &rejections::PARAMETERS,
-            rejections::list,
-        ),
-        Route::get("/api/v1/rejections/{id}", LedgerRead, &[], rejections::show),
-        Route::get(
-            "/api/v1/adjustments",
-            LedgerRead,
-            &adjustments::PARAMETERS,
-            adjustments::list,
-        ),
-        Route::post("/api/v1/adjustments", AdjustmentsWrite, adjustments::book),
+    [
+        openapi::routes(),
+        tenants::routes(),
+        plans::routes(),
+        people::routes(),
+        keys::routes(),
+        limits::routes(),
+        models::routes(),
+        prices::routes(),
+        upstreams::routes(),
+        settlements::routes(),
+        rejections::routes(),
+        adjustments::routes(),
+        jobs::routes(),
+        reports::routes(),
+        explain::routes(),
+        audit::routes(),
     ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The API as one router, with everything below `/api`. The caller serves it with connection information, so that the
@@ -160,6 +111,7 @@ pub fn router(control: Arc<Control>, now: fn() -> DateTime<Utc>) -> Router {
         let rules = Rules {
             permission: route.permission,
             parameters: route.parameters,
+            asked: route.asked,
         };
         let admit = middleware::from_fn_with_state((api.clone(), rules), call::admit);
         router = router.route(route.path, route.handler.route_layer(admit));

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::actor::Reach;
 use crate::{Actor, Control, ControlError};
+use domain::management_tokens::Permission;
 
 /// One change to note. Never give it a secret.
 pub(crate) struct Change {
@@ -27,6 +28,7 @@ pub(crate) struct Change {
 impl Control {
     /// The audit log, newest first: everything for those who see everything, a manager's own tenant.
     pub async fn audit_entries(&self, actor: &Actor, mut filter: AuditFilter) -> Result<Vec<AuditEntry>, ControlError> {
+        actor.require_permission(Permission::AuditRead)?;
         match actor.reach()? {
             Reach::Everything => {}
             Reach::Tenant(own) => match filter.tenant_id {
@@ -36,6 +38,22 @@ impl Control {
             Reach::Own(..) => return Err(ControlError::Forbidden),
         }
         Ok(self.store.audit_entries(&filter).await?)
+    }
+
+    /// One entry, if the actor may see it.
+    pub async fn audit_entry(&self, actor: &Actor, id: Uuid) -> Result<AuditEntry, ControlError> {
+        actor.require_permission(Permission::AuditRead)?;
+        let reach = actor.reach()?;
+        let entry = self.store.find_audit_entry(id).await?;
+        entry
+            .filter(|entry| match reach {
+                Reach::Everything => true,
+                Reach::Tenant(own) => entry.tenant_id == Some(own),
+                Reach::Own(..) => false,
+            })
+            .ok_or(ControlError::NotFound {
+                what: "entry of the audit log",
+            })
     }
 
     /// Notes a change in the transaction that makes it.

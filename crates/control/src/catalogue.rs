@@ -21,6 +21,7 @@ use store::{Transaction, models, upstreams};
 use crate::models::ModelDraft;
 use crate::prices::PriceDraft;
 use crate::{Actor, Control, ControlError, commit};
+use domain::management_tokens::Permission;
 
 /// The currency of the providers' price lists.
 pub const CATALOGUE_CURRENCY: &str = "USD";
@@ -201,6 +202,7 @@ impl Control {
         exchange: Option<ExchangeRate>,
         now: DateTime<Utc>,
     ) -> Result<CatalogueView, ControlError> {
+        actor.require_permission(Permission::ModelsRead)?;
         actor.require_everything()?;
         let currency = self.settings().await?.settings.currency;
         let exchange = exchange_for(&currency, exchange);
@@ -235,6 +237,8 @@ impl Control {
         load: &CatalogueLoad,
         now: DateTime<Utc>,
     ) -> Result<CatalogueLoaded, ControlError> {
+        actor.require_permission(Permission::ModelsWrite)?;
+        actor.require_permission(Permission::PricesWrite)?;
         actor.require_operator()?;
         let currency = self.settings().await?.settings.currency;
         let exchange = exchange_for(&currency, load.exchange)

@@ -50,6 +50,14 @@ pub enum ControlError {
         /// The version now.
         current: i64,
     },
+    /// It is there already: what was asked for would be a second one.
+    #[error("there is such a {what} already")]
+    Exists {
+        /// The noun.
+        what: &'static str,
+        /// Which one is there, in the words of its address.
+        id: String,
+    },
     /// The one-time link was used, has ended, or never existed.
     #[error("this link has been used or has ended; ask for another one")]
     LinkEnded,

@@ -20,6 +20,7 @@ use crate::actor::Reach;
 use crate::fields::{COUNT_MAX, Fields};
 use crate::models::MODEL_NAME_CHARS_MAX;
 use crate::{Actor, Control, ControlError};
+use domain::management_tokens::Permission;
 
 /// The longest name of an end user that is asked about, in characters.
 pub const USER_CHARS_MAX: usize = 256;
@@ -74,8 +75,9 @@ pub enum SharedLimits {
 impl Control {
     /// What would become of this request now. Fields `model`, `input_tokens`, `output_cap_tokens`, `user`.
     pub async fn explain(&self, actor: &Actor, question: &Question) -> Result<Explained, ControlError> {
+        actor.require_permission(Permission::ExplainRead)?;
         check(question)?;
-        let key = self.key(actor, question.key_id).await?;
+        let key = self.key_within_reach(actor, question.key_id).await?;
         let answer = self.live.answer(question.clone()).await?;
         let reach = actor.reach()?;
         let names = match reach {
@@ -88,6 +90,7 @@ impl Control {
     /// Keys that the actor may ask about, at most `count`: with this text in their name, their owner's, their tenant's or
     /// their public id; all of them where it is blank. A key's text as pages show it finds it, too.
     pub async fn find_keys(&self, actor: &Actor, text: &str, count: usize) -> Result<Vec<KeyRow>, ControlError> {
+        actor.require_permission(Permission::KeysRead)?;
         let text = text.trim();
         if let Ok(id) = text.parse() {
             return match self.key(actor, id).await {

@@ -48,6 +48,11 @@ impl Fields {
         }
     }
 
+    /// Whether nothing was noted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.errors.is_empty()
+    }
+
     /// Takes over another form's errors.
     pub fn add(&mut self, other: Self) {
         self.errors.extend(other.errors);

@@ -9,6 +9,7 @@ use store::jobs::{self, JOBS_PAGE_MAX, JobFilter, NamedJob};
 use crate::actor::Reach;
 use crate::audit::Change;
 use crate::{Actor, Control, ControlError, commit};
+use domain::management_tokens::Permission;
 
 const NOT_FOUND: ControlError = ControlError::NotFound { what: "job" };
 
@@ -24,6 +25,7 @@ pub struct JobPage {
 impl Control {
     /// Jobs, the newest first, as far as the actor may see them; at most `count`, itself at most [`JOBS_PAGE_MAX`].
     pub async fn jobs(&self, actor: &Actor, mut filter: JobFilter, count: i64) -> Result<JobPage, ControlError> {
+        actor.require_permission(Permission::JobsRead)?;
         actor.narrow(&mut filter.tenant_id, &mut filter.owner_id)?;
         let count = count.clamp(1, JOBS_PAGE_MAX);
         let mut jobs = self.store.jobs(&filter, count + 1).await?;
@@ -34,8 +36,23 @@ impl Control {
         Ok(JobPage { jobs, next })
     }
 
+    /// One job, if the actor may see it.
+    pub async fn job(&self, actor: &Actor, id: JobId) -> Result<NamedJob, ControlError> {
+        actor.require_permission(Permission::JobsRead)?;
+        self.job_within_reach(actor, id).await
+    }
+
+    /// One job for an operation on it, which asks for a permission of its own.
+    pub(crate) async fn job_within_reach(&self, actor: &Actor, id: JobId) -> Result<NamedJob, ControlError> {
+        let reach = actor.reach()?;
+        let job = self.store.find_job(id).await?;
+        job.filter(|named| reach.covers(named.job.subject.tenant_id, named.owner_id))
+            .ok_or(NOT_FOUND)
+    }
+
     /// Calls a job off. Doing so when it is over changes nothing; answers whether it was called off now.
     pub async fn cancel_job(&self, actor: &Actor, id: JobId, now: DateTime<Utc>) -> Result<bool, ControlError> {
+        actor.require_permission(Permission::JobsWrite)?;
         let reach = actor.reach()?;
         let mut transaction = self.store.begin().await?;
         let found = jobs::lock(&mut transaction, id).await?;

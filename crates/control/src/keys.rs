@@ -12,6 +12,7 @@ use chrono_tz::Tz;
 use domain::ids::{KeyId, PersonId, TenantId};
 use domain::key_rules::KeyPowers;
 use domain::key_text::{KEY_RANDOM_BYTES, KeyText};
+use domain::management_tokens::Permission;
 use domain::people::Role;
 use domain::periods::months_after;
 use domain::priority::Priority;
@@ -100,12 +101,19 @@ pub struct IssuedKey {
 impl Control {
     /// Keys, newest first, as far as the actor may see them.
     pub async fn keys(&self, actor: &Actor, mut filter: KeyFilter) -> Result<Vec<KeyRow>, ControlError> {
+        actor.require_permission(Permission::KeysRead)?;
         actor.narrow(&mut filter.tenant_id, &mut filter.owner_id)?;
         Ok(self.store.keys(&filter).await?)
     }
 
     /// One key, if the actor may see it.
     pub async fn key(&self, actor: &Actor, id: KeyId) -> Result<KeyRow, ControlError> {
+        actor.require_permission(Permission::KeysRead)?;
+        self.key_within_reach(actor, id).await
+    }
+
+    /// One key for another operation on it, which asks for a permission of its own.
+    pub(crate) async fn key_within_reach(&self, actor: &Actor, id: KeyId) -> Result<KeyRow, ControlError> {
         let reach = actor.reach()?;
         let key = self.store.find_key(id).await?;
         key.filter(|key| reach.covers(key.tenant_id, key.owner_id))
@@ -121,6 +129,22 @@ impl Control {
         draft: &KeyDraft,
         now: DateTime<Utc>,
     ) -> Result<IssuedKey, ControlError> {
+        let id = self.new_id(KeyId::new, now);
+        self.issue_key_as(actor, id, tenant_id, owner, draft, now).await
+    }
+
+    /// Issues a key under an id that its caller has made, so that a call that is repeated issues no second one: it is told
+    /// that the key exists.
+    pub async fn issue_key_as(
+        &self,
+        actor: &Actor,
+        id: KeyId,
+        tenant_id: TenantId,
+        owner: KeyOwner,
+        draft: &KeyDraft,
+        now: DateTime<Utc>,
+    ) -> Result<IssuedKey, ControlError> {
+        actor.require_permission(Permission::KeysWrite)?;
         require_may_issue(actor, tenant_id, owner)?;
         let zone = self.zone().await?;
         let mut transaction = self.store.begin().await?;
@@ -128,6 +152,12 @@ impl Control {
         let tenant = tenants::lock(&mut transaction, tenant_id)
             .await?
             .ok_or(ControlError::field("tenant_id", "there is no such tenant"))?;
+        if keys::lock(&mut transaction, id).await?.is_some() {
+            return Err(ControlError::Exists {
+                what: "key",
+                id: id.to_string(),
+            });
+        }
         let owner_id = require_owner(&mut transaction, tenant_id, owner).await?;
         let about = About {
             tenant: &tenant,
@@ -138,7 +168,7 @@ impl Control {
         require_room(&mut transaction, &tenant, owner_id, now).await?;
         let text = KeyText::generate(&random::bytes::<KEY_RANDOM_BYTES>(&*self.random));
         let key = NewKey {
-            id: self.new_id(KeyId::new, now),
+            id,
             public_id: text.public_id().to_owned(),
             secret_hash: text.hash(),
             tenant_id,
@@ -169,6 +199,7 @@ impl Control {
         draft: &KeyDraft,
         now: DateTime<Utc>,
     ) -> Result<KeyRow, ControlError> {
+        actor.require_permission(Permission::KeysWrite)?;
         let zone = self.zone().await?;
         let mut transaction = self.store.begin().await?;
         let tenant_id = self.key_to_change(actor, id).await?.tenant_id;
@@ -200,6 +231,7 @@ impl Control {
 
     /// Revokes a key for good. Doing so again changes nothing.
     pub async fn revoke_key(&self, actor: &Actor, id: KeyId, now: DateTime<Utc>) -> Result<(), ControlError> {
+        actor.require_permission(Permission::KeysWrite)?;
         self.key_to_change(actor, id).await?;
         let mut transaction = self.store.begin().await?;
         let row = keys::lock(&mut transaction, id).await?.ok_or(NOT_FOUND)?;
@@ -224,7 +256,7 @@ impl Control {
         {
             return Err(ControlError::Forbidden);
         }
-        self.key(actor, id).await
+        self.key_within_reach(actor, id).await
     }
 }
 

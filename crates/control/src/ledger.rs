@@ -2,6 +2,7 @@
 
 use domain::ids::RequestId;
 use domain::ledger::{Rejection, Settlement};
+use domain::management_tokens::Permission;
 use store::entries::{EntryCursor, EntryFilter, EntryPage, LedgerEntry, Named};
 
 use crate::actor::Reach;
@@ -72,6 +73,7 @@ impl Control {
 
 /// What was asked for, cut down to what the actor may see.
 fn within_reach(actor: &Actor, filter: &EntryFilter) -> Result<EntryFilter, ControlError> {
+    actor.require_permission(Permission::LedgerRead)?;
     let mut filter = filter.clone();
     actor.narrow(&mut filter.tenant, &mut filter.owner)?;
     Ok(filter)

@@ -10,13 +10,14 @@ use domain::ids::{KeyId, LimitId};
 use domain::limits::{Class, Limit, Scope, Target};
 use serde::Serialize;
 use serde_json::{Value, json};
-use store::limits::{LIMITS_OF_NODE_MAX, NodeLimitRows};
+use store::limits::{LIMITS_OF_NODE_MAX, LimitFilter, NodeLimitRows};
 use store::{Transaction, keys, limits, models, plans, tenants, upstreams};
 
 use crate::actor::Reach;
 use crate::audit::Change;
 use crate::fields::Fields;
 use crate::{Actor, Control, ControlError, commit};
+use domain::management_tokens::Permission;
 
 pub use draft::{CONCURRENCY_MAX, LimitDraft, LimitText, REQUEST_SECONDS_MAX, WINDOW_SECONDS_MAX};
 pub use increase::{INCREASE_DAYS_MAX, INCREASE_REASON_CHARS_MAX, IncreaseDraft, IncreaseText, last_day};
@@ -50,10 +51,57 @@ impl Control {
     /// The limits that sit on `target` itself: everywhere for those who see everything, a manager's own tenant and what
     /// is in it, a member's own keys.
     pub async fn limits_of(&self, actor: &Actor, target: &Target) -> Result<NodeLimitsView, ControlError> {
+        actor.require_permission(Permission::LimitsRead)?;
         if !self.sees(actor, target).await? || !self.exists(target).await? {
             return Err(ControlError::NotFound { what: "node" });
         }
         Ok(self.store.limits_of(target).await?.into())
+    }
+
+    /// Limits in the order in which they were set, those after this one, each with its node's version: all for those who see
+    /// everything, or those of a manager's own tenant and what is in it. At most `count` and [`store::limits::LIMITS_PAGE_MAX`].
+    pub async fn limits_after(
+        &self,
+        actor: &Actor,
+        mut filter: LimitFilter,
+        after: Option<LimitId>,
+        count: i64,
+    ) -> Result<Vec<(Limit, i64)>, ControlError> {
+        actor.require_permission(Permission::LimitsRead)?;
+        let mut owner = None;
+        actor.narrow(&mut filter.tenant, &mut owner)?;
+        if owner.is_some() {
+            return Err(ControlError::Forbidden);
+        }
+        Ok(self.store.limits_after(&filter, after, count).await?)
+    }
+
+    /// One limit with its node's version.
+    pub async fn limit_with_version(&self, actor: &Actor, id: LimitId) -> Result<(Limit, i64), ControlError> {
+        actor.require_permission(Permission::LimitsRead)?;
+        self.limit_within_reach(actor, id).await
+    }
+
+    /// What a limit sits on, for an operation that changes it.
+    pub async fn target_of_limit(&self, actor: &Actor, id: LimitId) -> Result<Limit, ControlError> {
+        actor.require_permission(Permission::LimitsWrite)?;
+        Ok(self.limit_within_reach(actor, id).await?.0)
+    }
+
+    /// A limit that was just written, with its node's version, for whoever may write it.
+    pub(crate) async fn written_limit(&self, actor: &Actor, id: LimitId) -> Result<(Limit, i64), ControlError> {
+        actor.require_permission(Permission::LimitsWrite)?;
+        self.limit_within_reach(actor, id).await
+    }
+
+    async fn limit_within_reach(&self, actor: &Actor, id: LimitId) -> Result<(Limit, i64), ControlError> {
+        const NO_LIMIT: ControlError = ControlError::NotFound { what: "limit" };
+        let (limit, version) = self.store.find_limit(id).await?.ok_or(NO_LIMIT)?;
+        if self.sees(actor, &limit.target).await? {
+            Ok((limit, version))
+        } else {
+            Err(NO_LIMIT)
+        }
     }
 
     /// Makes the plain limits of a node what is given, and leaves its others alone. Returns the node's new version.
@@ -65,6 +113,7 @@ impl Control {
         wanted: &NodeLimits,
         now: DateTime<Utc>,
     ) -> Result<i64, ControlError> {
+        actor.require_permission(Permission::LimitsWrite)?;
         actor.require_operator()?;
         let mut fields = Fields::default();
         wanted.validate(&mut fields);
@@ -87,7 +136,8 @@ impl Control {
         draft: &LimitDraft,
         now: DateTime<Utc>,
     ) -> Result<i64, ControlError> {
-        let (mut transaction, rows) = self.begin_limit(actor, target, version, draft, now).await?;
+        actor.require_permission(Permission::LimitsWrite)?;
+        let (mut transaction, rows) = self.begin_limit(actor, target, Some(version), draft, now).await?;
         let mut limit = self.limit(target, draft, now);
         let previous = rows.limits.iter().find(|old| old.slot() == limit.slot());
         if let Some(previous) = previous {
@@ -113,28 +163,49 @@ impl Control {
         draft: &LimitDraft,
         now: DateTime<Utc>,
     ) -> Result<i64, ControlError> {
-        let (mut transaction, rows) = self.begin_limit(actor, target, version, draft, now).await?;
-        let limit = self.limit(target, draft, now);
-        if rows.limits.iter().any(|other| other.slot() == limit.slot()) {
-            return Err(ControlError::field(
+        match self.insert_limit(actor, target, Some(version), draft, now).await {
+            Ok((_, version)) => Ok(version),
+            Err(ControlError::Exists { .. }) => Err(ControlError::field(
                 "dimension",
                 "there is a limit for exactly this already; change that one, or choose another window, period, model \
                  or priority",
-            ));
+            )),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Adds one limit in a slot that is free, whatever else the node has; without a version nobody can have read anything
+    /// that is lost. Returns the limit's id and the node's new version.
+    pub async fn insert_limit(
+        &self,
+        actor: &Actor,
+        target: &Target,
+        version: Option<i64>,
+        draft: &LimitDraft,
+        now: DateTime<Utc>,
+    ) -> Result<(LimitId, i64), ControlError> {
+        actor.require_permission(Permission::LimitsWrite)?;
+        let (mut transaction, rows) = self.begin_limit(actor, target, version, draft, now).await?;
+        let limit = self.limit(target, draft, now);
+        if let Some(other) = rows.limits.iter().find(|other| other.slot() == limit.slot()) {
+            return Err(ControlError::Exists {
+                what: "limit",
+                id: other.id.to_string(),
+            });
         }
         require_room(room(&rows), "dimension")?;
         limits::insert(&mut transaction, &limit, now).await?;
         let change = changed("limit.set", target, None, Some(&limit));
         self.note(&mut transaction, actor, now, change).await?;
         commit(transaction).await?;
-        Ok(rows.version + 1)
+        Ok((limit.id, rows.version + 1))
     }
 
     async fn begin_limit(
         &self,
         actor: &Actor,
         target: &Target,
-        version: i64,
+        version: Option<i64>,
         draft: &LimitDraft,
         now: DateTime<Utc>,
     ) -> Result<(Transaction, NodeLimitRows), ControlError> {
@@ -150,7 +221,9 @@ impl Control {
             return Err(ControlError::field("model", "there is no such model"));
         }
         let rows = limits::lock(&mut transaction, target).await?;
-        require_version(&rows, version)?;
+        if let Some(version) = version {
+            require_version(&rows, version)?;
+        }
         Ok((transaction, rows))
     }
 
@@ -163,6 +236,7 @@ impl Control {
         id: LimitId,
         now: DateTime<Utc>,
     ) -> Result<i64, ControlError> {
+        actor.require_permission(Permission::LimitsWrite)?;
         actor.require_operator()?;
         let mut transaction = self.store.begin().await?;
         let rows = limits::lock(&mut transaction, target).await?;

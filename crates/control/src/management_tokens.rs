@@ -54,6 +54,17 @@ pub enum ShownToken {
     Works(Actor),
 }
 
+/// What became of a token that was given at a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adopted {
+    /// It works from now on, until then.
+    Now(DateTime<Utc>),
+    /// It was adopted, or issued, before; whether it still works says its row.
+    Before,
+    /// Others were issued before, so that it means nothing.
+    Refused,
+}
+
 impl Control {
     /// Tokens, those that still work first. For operators.
     pub async fn management_tokens(
@@ -128,6 +139,37 @@ impl Control {
         self.note(&mut transaction, actor, now, change).await?;
         commit(transaction).await?;
         Ok(IssuedManagementToken { row, text })
+    }
+
+    /// Adopts a token that somebody else has made, for all tenants and with every permission, if none was ever issued:
+    /// automation gets in at first start, and whoever has the environment of a later one gets nothing.
+    pub async fn adopt_management_token(&self, text: &TokenText, now: DateTime<Utc>) -> Result<Adopted, ControlError> {
+        let actor = Actor::System { name: "first start" };
+        let mut transaction = self.store.begin().await?;
+        if management_tokens::lock_and_look_for_any(&mut transaction).await? {
+            drop(transaction);
+            let known = self.store.find_management_token_by_hash(text.hash()).await?;
+            return Ok(known.map_or(Adopted::Refused, |_| Adopted::Before));
+        }
+        let token = NewManagementToken {
+            id: self.new_id(ManagementTokenId::new, now),
+            public_id: text.public_id().to_owned(),
+            token_hash: text.hash(),
+            name: "Bootstrap".to_owned(),
+            tenant_id: None,
+            permissions: Permission::ALL.to_vec(),
+            created_at: now,
+            created_by: actor.label().to_owned(),
+            expires_at: now + Duration::days(i64::from(LIFETIME_DAYS_DEFAULT)),
+        };
+        management_tokens::insert(&mut transaction, &token).await?;
+        let row = management_tokens::lock(&mut transaction, token.id)
+            .await?
+            .ok_or(NOT_FOUND)?;
+        let change = changed("management_token.adopt", &row, None, Some(shown(&row)));
+        self.note(&mut transaction, &actor, now, change).await?;
+        commit(transaction).await?;
+        Ok(Adopted::Now(token.expires_at))
     }
 
     /// Revokes a token for good. Doing so again changes nothing.

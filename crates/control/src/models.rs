@@ -14,6 +14,7 @@ use crate::actor::Reach;
 use crate::audit::Change;
 use crate::fields::{COUNT_MAX, Fields};
 use crate::{Actor, Control, ControlError, commit};
+use domain::management_tokens::Permission;
 
 /// The longest name of a model or group, in characters.
 pub const MODEL_NAME_CHARS_MAX: usize = 128;
@@ -47,6 +48,7 @@ pub struct ModelDraft {
 impl Control {
     /// Models by name with the price in force. Routes are shown to those who see everything.
     pub async fn models(&self, actor: &Actor, now: DateTime<Utc>) -> Result<Vec<ModelRow>, ControlError> {
+        actor.require_permission(Permission::ModelsRead)?;
         let reach = actor.reach()?;
         let mut rows = self.store.models(now).await?;
         if reach != Reach::Everything {
@@ -58,10 +60,28 @@ impl Control {
         Ok(rows)
     }
 
-    /// One model with its routes and the price in force.
+    /// One model with its routes and the price in force, as [`Self::models`] shows it.
     pub async fn model(&self, actor: &Actor, name: &str, now: DateTime<Utc>) -> Result<ModelRow, ControlError> {
-        actor.require_everything()?;
-        self.store.find_model(name, now).await?.ok_or(NOT_FOUND)
+        actor.require_permission(Permission::ModelsRead)?;
+        self.model_within_reach(actor, name, now).await
+    }
+
+    /// One model for an operation on it, which asks for a permission of its own.
+    pub(crate) async fn model_within_reach(
+        &self,
+        actor: &Actor,
+        name: &str,
+        now: DateTime<Utc>,
+    ) -> Result<ModelRow, ControlError> {
+        let sees_everything = actor.reach()? == Reach::Everything;
+        let mut row = self.store.find_model(name, now).await?.ok_or(NOT_FOUND)?;
+        if !sees_everything {
+            if row.model.disabled_at.is_some() {
+                return Err(NOT_FOUND);
+            }
+            row.model.routes.clear();
+        }
+        Ok(row)
     }
 
     /// Adds a model. It is refused to callers until it has a price, unless the policy for unpriced models says
@@ -72,6 +92,7 @@ impl Control {
         draft: &ModelDraft,
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
+        actor.require_permission(Permission::ModelsWrite)?;
         actor.require_operator()?;
         let mut transaction = self.store.begin().await?;
         self.insert_model(&mut transaction, actor, draft, now).await?;
@@ -107,6 +128,7 @@ impl Control {
         draft: &ModelDraft,
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
+        actor.require_permission(Permission::ModelsWrite)?;
         actor.require_operator()?;
         let mut transaction = self.store.begin().await?;
         let row = models::lock(&mut transaction, draft.name.trim(), now)

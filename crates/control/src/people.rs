@@ -15,6 +15,7 @@ use crate::audit::Change;
 use crate::fields::Fields;
 use crate::tokens::{self, LinkToken};
 use crate::{Actor, Control, ControlError, commit, passwords};
+use domain::management_tokens::Permission;
 
 /// How long a set-up link can be used, in hours.
 pub const SETUP_LINK_HOURS: i64 = 24;
@@ -190,7 +191,9 @@ impl Control {
         draft: &PersonDraft,
         now: DateTime<Utc>,
     ) -> Result<Invitation, ControlError> {
+        actor.require_permission(Permission::PeopleWrite)?;
         require_may_add(actor, draft)?;
+        require_person_for_operator(actor, draft.role)?;
         let person = self.checked(draft, None, now)?;
         let mut transaction = self.store.begin().await?;
         require_tenant(&mut transaction, person.tenant_id).await?;
@@ -211,6 +214,7 @@ impl Control {
         id: PersonId,
         now: DateTime<Utc>,
     ) -> Result<Invitation, ControlError> {
+        actor.require_permission(Permission::PeopleWrite)?;
         let mut transaction = self.store.begin().await?;
         let person = self.lock_within(&mut transaction, actor, id).await?;
         if person.disabled_at.is_some() {
@@ -274,12 +278,62 @@ impl Control {
 
     /// People by name: all for those who see everything, a manager's own tenant.
     pub async fn people(&self, actor: &Actor, tenant: Option<TenantId>) -> Result<Vec<Person>, ControlError> {
+        actor.require_permission(Permission::PeopleRead)?;
         let tenant = match actor.reach()? {
             Reach::Everything => tenant,
             Reach::Tenant(own) if tenant.is_none_or(|asked| asked == own) => Some(own),
             Reach::Tenant(_) | Reach::Own(..) => return Err(ControlError::Forbidden),
         };
         Ok(self.store.people(tenant).await?)
+    }
+
+    /// One person: any for those who see everything, a manager's own tenant's.
+    pub async fn person(&self, actor: &Actor, id: PersonId) -> Result<Person, ControlError> {
+        actor.require_permission(Permission::PeopleRead)?;
+        self.person_within_reach(actor, id).await
+    }
+
+    /// One person for an operation on them, which asks for a permission of its own.
+    pub(crate) async fn person_within_reach(&self, actor: &Actor, id: PersonId) -> Result<Person, ControlError> {
+        let reach = actor.reach()?;
+        let person = self.store.find_person(id).await?;
+        person
+            .filter(|person| match reach {
+                Reach::Everything => true,
+                Reach::Tenant(own) => person.tenant_id == Some(own),
+                Reach::Own(..) => false,
+            })
+            .ok_or(GONE)
+    }
+
+    /// The person whose address this is, for whoever may see them.
+    pub(crate) async fn person_with_email(&self, actor: &Actor, email: &str) -> Result<Option<PersonId>, ControlError> {
+        let Some((person, _)) = self.store.find_person_by_email(email.trim()).await? else {
+            return Ok(None);
+        };
+        match self.person_within_reach(actor, person.id).await {
+            Ok(person) => Ok(Some(person.id)),
+            Err(ControlError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// People in the order in which they were added, those after this one: all for those who see everything, a manager's
+    /// own tenant. At most `count` and [`store::people::PEOPLE_MAX`].
+    pub async fn people_after(
+        &self,
+        actor: &Actor,
+        tenant: Option<TenantId>,
+        after: Option<PersonId>,
+        count: i64,
+    ) -> Result<Vec<Person>, ControlError> {
+        actor.require_permission(Permission::PeopleRead)?;
+        let (mut tenant, mut owner) = (tenant, None);
+        actor.narrow(&mut tenant, &mut owner)?;
+        if owner.is_some() {
+            return Err(ControlError::Forbidden);
+        }
+        Ok(self.store.people_after(tenant, after, count).await?)
     }
 
     /// Shuts somebody out: their sessions and links end, their keys are revoked. Not oneself, and not the last operator.
@@ -290,6 +344,7 @@ impl Control {
         version: i64,
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
+        actor.require_permission(Permission::PeopleWrite)?;
         let mut transaction = self.store.begin().await?;
         let operators = people::lock_operators(&mut transaction).await?;
         let person = self.lock_within(&mut transaction, actor, id).await?;
@@ -329,6 +384,7 @@ impl Control {
         version: i64,
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
+        actor.require_permission(Permission::PeopleWrite)?;
         let mut transaction = self.store.begin().await?;
         let person = self.lock_within(&mut transaction, actor, id).await?;
         require_version(&person, version)?;
@@ -401,6 +457,7 @@ impl Control {
                 None => actor.is_operator(),
             })
             .ok_or(ControlError::NotFound { what: "person" })
+            .and_then(|person| require_person_for_operator(actor, person.role).map(|()| person))
     }
 
     async fn link_for(
@@ -442,6 +499,14 @@ fn added(action: &'static str, person: &NewPerson) -> Change {
         tenant_id: person.tenant_id,
         before: None,
         after: Some(json!({ "name": person.name, "email": person.email, "role": person.role })),
+    }
+}
+
+/// Programs make no operators and open no doors to them: whoever holds a token of a program would be one soon.
+fn require_person_for_operator(actor: &Actor, role: Role) -> Result<(), ControlError> {
+    match (actor, role) {
+        (Actor::Token(_), Role::Operator) => Err(ControlError::Forbidden),
+        _ => Ok(()),
     }
 }
 

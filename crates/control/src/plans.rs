@@ -12,6 +12,7 @@ use store::{Transaction, plans};
 use crate::audit::Change;
 use crate::fields::Fields;
 use crate::{Actor, Control, ControlError, commit};
+use domain::management_tokens::Permission;
 
 /// Tenants that a plan's page names; their number is known beyond it.
 pub const PLAN_TENANTS_MAX: i64 = 500;
@@ -64,12 +65,14 @@ impl LimitSources {
 impl Control {
     /// Plans in force, by name.
     pub async fn plans(&self, actor: &Actor) -> Result<Vec<PlanRow>, ControlError> {
+        actor.require_permission(Permission::PlansRead)?;
         actor.require_everything()?;
         Ok(self.store.plans().await?)
     }
 
     /// One plan with its limits and the tenants on it.
     pub async fn plan(&self, actor: &Actor, id: PlanId) -> Result<PlanView, ControlError> {
+        actor.require_permission(Permission::PlansRead)?;
         actor.require_everything()?;
         let row = self.store.find_plan(id).await?.ok_or(NOT_FOUND)?;
         let mut limits = Vec::new();
@@ -84,8 +87,24 @@ impl Control {
         })
     }
 
+    /// One plan for an operation on it, which asks for a permission of its own.
+    pub(crate) async fn plan_row(&self, actor: &Actor, id: PlanId) -> Result<PlanRow, ControlError> {
+        actor.require_everything()?;
+        self.store.find_plan(id).await?.ok_or(NOT_FOUND)
+    }
+
+    /// The plan whose name this is, for whoever could make one.
+    pub(crate) async fn plan_named(&self, actor: &Actor, name: &str) -> Result<Option<PlanId>, ControlError> {
+        actor.require_operator()?;
+        let name = name.trim().to_lowercase();
+        let plans = self.store.plans().await?;
+        let named = plans.iter().find(|row| row.plan.name.to_lowercase() == name);
+        Ok(named.map(|row| row.plan.id))
+    }
+
     /// What a tenant and each node below it may use, with what comes from its plan: any tenant's, or a manager's own.
     pub async fn limit_sources(&self, actor: &Actor, tenant: TenantId) -> Result<Vec<LimitSources>, ControlError> {
+        actor.require_permission(Permission::LimitsRead)?;
         const NO_TENANT: ControlError = ControlError::NotFound { what: "tenant" };
         if !actor.sees_tenant(tenant)? {
             return Err(NO_TENANT);
@@ -117,6 +136,7 @@ impl Control {
         draft: &PlanDraft,
         now: DateTime<Utc>,
     ) -> Result<PlanId, ControlError> {
+        actor.require_permission(Permission::PlansWrite)?;
         actor.require_operator()?;
         let values = checked(draft)?;
         let id = self.new_id(PlanId::new, now);
@@ -143,6 +163,7 @@ impl Control {
         draft: &PlanDraft,
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
+        actor.require_permission(Permission::PlansWrite)?;
         actor.require_operator()?;
         let values = checked(draft)?;
         let mut transaction = self.store.begin().await?;
@@ -165,6 +186,7 @@ impl Control {
         version: i64,
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
+        actor.require_permission(Permission::PlansWrite)?;
         actor.require_operator()?;
         let mut transaction = self.store.begin().await?;
         let row = lock(&mut transaction, id, version).await?;

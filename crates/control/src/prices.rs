@@ -13,6 +13,7 @@ use crate::actor::Reach;
 use crate::audit::Change;
 use crate::fields::Fields;
 use crate::{Actor, Control, ControlError, commit};
+use domain::management_tokens::Permission;
 
 /// Long-context tiers of one price at most.
 pub const TIERS_MAX: usize = 8;
@@ -87,8 +88,37 @@ pub struct PriceDraft {
 impl Control {
     /// A model's prices, latest first: past, present and to come.
     pub async fn prices(&self, actor: &Actor, model: &str) -> Result<Vec<StoredPrice>, ControlError> {
+        actor.require_permission(Permission::PricesRead)?;
         actor.require_everything()?;
         Ok(self.store.prices_of(model).await?)
+    }
+
+    /// Prices of every model, or of one, in the order in which they were added, those after this one: past, present and to
+    /// come. At most `count` and [`store::models::PRICES_PAGE_MAX`].
+    pub async fn prices_after(
+        &self,
+        actor: &Actor,
+        model: Option<&str>,
+        after: Option<PriceId>,
+        count: i64,
+    ) -> Result<Vec<StoredPrice>, ControlError> {
+        actor.require_permission(Permission::PricesRead)?;
+        actor.require_everything()?;
+        Ok(self.store.prices_after(model, after, count).await?)
+    }
+
+    /// One price that was not removed.
+    pub async fn price(&self, actor: &Actor, id: PriceId) -> Result<StoredPrice, ControlError> {
+        actor.require_permission(Permission::PricesRead)?;
+        actor.require_everything()?;
+        self.store.find_stored_price(id).await?.ok_or(NO_PRICE)
+    }
+
+    /// A price that was just added, for whoever may add one.
+    pub(crate) async fn written_price(&self, actor: &Actor, id: PriceId) -> Result<StoredPrice, ControlError> {
+        actor.require_permission(Permission::PricesWrite)?;
+        actor.require_everything()?;
+        self.store.find_stored_price(id).await?.ok_or(NO_PRICE)
     }
 
     /// The price that a request was charged at, if it was a price, for those who may see prices of the past.
@@ -107,11 +137,30 @@ impl Control {
         draft: &PriceDraft,
         now: DateTime<Utc>,
     ) -> Result<PriceId, ControlError> {
+        actor.require_permission(Permission::PricesWrite)?;
         actor.require_operator()?;
         let mut transaction = self.store.begin().await?;
         let id = self.insert_price(&mut transaction, actor, model, draft, now).await?;
         commit(transaction).await?;
         Ok(id)
+    }
+
+    /// Adds a price under an id that its caller has made, so that a call that is repeated adds no second one: it is told
+    /// that the price exists.
+    pub async fn add_price_as(
+        &self,
+        actor: &Actor,
+        id: PriceId,
+        model: &str,
+        draft: &PriceDraft,
+        now: DateTime<Utc>,
+    ) -> Result<(), ControlError> {
+        actor.require_permission(Permission::PricesWrite)?;
+        actor.require_operator()?;
+        let mut transaction = self.store.begin().await?;
+        self.insert_price_as(&mut transaction, actor, id, model, draft, now)
+            .await?;
+        commit(transaction).await
     }
 
     /// Adds a price in the transaction of an operation that may.
@@ -123,6 +172,20 @@ impl Control {
         draft: &PriceDraft,
         now: DateTime<Utc>,
     ) -> Result<PriceId, ControlError> {
+        let id = self.new_id(PriceId::new, now);
+        self.insert_price_as(transaction, actor, id, model, draft, now).await?;
+        Ok(id)
+    }
+
+    async fn insert_price_as(
+        &self,
+        transaction: &mut Transaction,
+        actor: &Actor,
+        id: PriceId,
+        model: &str,
+        draft: &PriceDraft,
+        now: DateTime<Utc>,
+    ) -> Result<(), ControlError> {
         let is_system = matches!(actor, Actor::System { .. });
         check(draft, is_system, now)?;
         // A start that was meant as now begins now, so that no request gets another price than it was charged.
@@ -132,6 +195,12 @@ impl Control {
             None => now,
         };
         models::lock(transaction, model, now).await?.ok_or(NO_MODEL)?;
+        if models::price_exists(transaction, id).await? {
+            return Err(ControlError::Exists {
+                what: "price",
+                id: id.to_string(),
+            });
+        }
         let prices = models::prices(transaction, model).await?;
         if prices.len() as i64 >= PRICES_MAX {
             return Err(ControlError::field(
@@ -146,7 +215,7 @@ impl Control {
             ));
         }
         let price = Price {
-            id: self.new_id(PriceId::new, now),
+            id,
             model: model.to_owned(),
             valid_from,
             valid_until: prices
@@ -168,13 +237,13 @@ impl Control {
         }
         models::insert_price(transaction, &price, now, actor.label()).await?;
         let change = changed("price.add", &price, previous.map(shown), Some(shown(&price)));
-        self.note(transaction, actor, now, change).await?;
-        Ok(price.id)
+        self.note(transaction, actor, now, change).await
     }
 
     /// Removes a price. Its time goes to the price before it; without one the model has no price then. What was charged
     /// stays charged.
     pub async fn remove_price(&self, actor: &Actor, id: PriceId, now: DateTime<Utc>) -> Result<(), ControlError> {
+        actor.require_permission(Permission::PricesWrite)?;
         actor.require_operator()?;
         let mut transaction = self.store.begin().await?;
         let model = models::model_of_price(&mut transaction, id).await?.ok_or(NO_PRICE)?;

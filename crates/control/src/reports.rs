@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use domain::limits::{Limit, Scope, Target};
+use domain::management_tokens::Permission;
 use domain::periods::Month;
 use domain::reports::{DayTotals, Grouping};
 use store::reports::ReportQuery;
@@ -174,6 +175,7 @@ fn subject_of(filter: &ReportFilter) -> Target {
 
 /// What was asked for, cut down to what the actor may see.
 pub(crate) fn within_reach(actor: &Actor, filter: &ReportFilter) -> Result<ReportFilter, ControlError> {
+    actor.require_permission(Permission::ReportsRead)?;
     let mut filter = filter.clone();
     actor.narrow(&mut filter.tenant, &mut filter.owner)?;
     Ok(filter)

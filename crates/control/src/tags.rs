@@ -3,6 +3,7 @@
 
 use chrono::{DateTime, Utc};
 use domain::ids::TenantId;
+use domain::management_tokens::Permission;
 use domain::periods::{Month, Span};
 pub use store::tags::{TAG_NAMES_MAX, TagReport, TagRow};
 use store::tags::{TagFilter, TagQuery};
@@ -109,6 +110,7 @@ impl Control {
 
 /// Whose requests were asked for, cut down to what the actor may see.
 fn within_reach(actor: &Actor, tenant: Option<TenantId>) -> Result<TagFilter, ControlError> {
+    actor.require_permission(Permission::ReportsRead)?;
     let mut filter = TagFilter { tenant, owner: None };
     actor.narrow(&mut filter.tenant, &mut filter.owner)?;
     Ok(filter)

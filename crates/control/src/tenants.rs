@@ -10,8 +10,7 @@ use domain::priority::Priority;
 use serde_json::{Value, json};
 use store::budgets::BudgetFilter;
 use store::budgets::Spent;
-use store::tenants::TenantRow;
-use store::tenants::TenantValues;
+use store::tenants::{TenantRow, TenantValues};
 use store::{Transaction, plans, tenants};
 
 use crate::actor::Reach;
@@ -19,6 +18,7 @@ use crate::audit::Change;
 use crate::fields::Fields;
 use crate::limits::{NodeLimits, NodeLimitsView, is_plain};
 use crate::{Actor, Control, ControlError, commit};
+use domain::management_tokens::Permission;
 
 /// What can be said about a tenant in one form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +79,7 @@ impl TenantView {
 impl Control {
     /// Tenants by name, with what they have spent this month: all, or a manager's own.
     pub async fn tenants(&self, actor: &Actor, now: DateTime<Utc>) -> Result<Vec<TenantSummary>, ControlError> {
+        actor.require_permission(Permission::TenantsRead)?;
         let rows = match actor.reach()? {
             Reach::Everything => self.store.tenants().await?,
             Reach::Tenant(own) => self.store.find_tenant(own).await?.into_iter().collect(),
@@ -106,8 +107,28 @@ impl Control {
             .collect())
     }
 
+    /// Tenants in the order in which they were made, those after this one: all, or a manager's own. At most `count` and
+    /// [`store::tenants::TENANTS_MAX`].
+    pub async fn tenants_after(
+        &self,
+        actor: &Actor,
+        after: Option<TenantId>,
+        count: i64,
+    ) -> Result<Vec<TenantRow>, ControlError> {
+        actor.require_permission(Permission::TenantsRead)?;
+        match actor.reach()? {
+            Reach::Everything => Ok(self.store.tenants_after(after, count).await?),
+            Reach::Tenant(own) if after.is_none_or(|after| after < own) => {
+                Ok(self.store.find_tenant(own).await?.into_iter().collect())
+            }
+            Reach::Tenant(_) => Ok(Vec::new()),
+            Reach::Own(..) => Err(ControlError::Forbidden),
+        }
+    }
+
     /// One tenant with its limits and what it has spent this month: any, or a manager's own.
     pub async fn tenant(&self, actor: &Actor, id: TenantId, now: DateTime<Utc>) -> Result<TenantView, ControlError> {
+        actor.require_permission(Permission::TenantsRead)?;
         if !actor.sees_tenant(id)? {
             return Err(NOT_FOUND);
         }
@@ -120,6 +141,20 @@ impl Control {
             limits,
             spent: spent.into_iter().next().unwrap_or_default(),
         })
+    }
+
+    /// One tenant for an operation on it, which asks for a permission of its own.
+    pub(crate) async fn tenant_row(&self, actor: &Actor, id: TenantId) -> Result<TenantRow, ControlError> {
+        if !actor.sees_tenant(id)? {
+            return Err(NOT_FOUND);
+        }
+        self.store.find_tenant(id).await?.ok_or(NOT_FOUND)
+    }
+
+    /// The tenant whose name this is, for whoever could make one.
+    pub(crate) async fn tenant_named(&self, actor: &Actor, name: &str) -> Result<Option<TenantId>, ControlError> {
+        actor.require_operator()?;
+        Ok(self.store.find_tenant_by_name(name.trim()).await?)
     }
 
     /// The tenant that the person belongs to; `None` for operators and auditors.
@@ -137,6 +172,7 @@ impl Control {
         draft: &TenantDraft,
         now: DateTime<Utc>,
     ) -> Result<TenantId, ControlError> {
+        actor.require_permission(Permission::TenantsWrite)?;
         actor.require_operator()?;
         let values = checked(draft)?;
         let id = self.new_id(TenantId::new, now);
@@ -165,10 +201,38 @@ impl Control {
         draft: &TenantDraft,
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
+        actor.require_permission(Permission::TenantsWrite)?;
+        self.write_tenant(actor, id, read.tenant, draft, Some(read.limits), now)
+            .await
+    }
+
+    /// Changes a tenant and leaves its limits alone, whatever the draft says of them.
+    pub async fn edit_tenant_alone(
+        &self,
+        actor: &Actor,
+        id: TenantId,
+        version: i64,
+        draft: &TenantDraft,
+        now: DateTime<Utc>,
+    ) -> Result<(), ControlError> {
+        actor.require_permission(Permission::TenantsWrite)?;
+        self.write_tenant(actor, id, version, draft, None, now).await
+    }
+
+    /// Changes a tenant, and its limits where their version is given.
+    async fn write_tenant(
+        &self,
+        actor: &Actor,
+        id: TenantId,
+        version: i64,
+        draft: &TenantDraft,
+        limits: Option<i64>,
+        now: DateTime<Utc>,
+    ) -> Result<(), ControlError> {
         actor.require_operator()?;
         let values = checked(draft)?;
         let mut transaction = self.store.begin().await?;
-        let row = lock(&mut transaction, id, read.tenant).await?;
+        let row = lock(&mut transaction, id, version).await?;
         require_plan(&mut transaction, values.plan_id).await?;
         let before = TenantValues {
             name: row.tenant.name,
@@ -176,15 +240,10 @@ impl Control {
             priority_ceiling: row.tenant.priority_ceiling,
             has_strict_budgets: row.tenant.has_strict_budgets,
         };
-        self.write_limits(
-            &mut transaction,
-            actor,
-            &target(id),
-            Some(read.limits),
-            &draft.limits,
-            now,
-        )
-        .await?;
+        if limits.is_some() {
+            self.write_limits(&mut transaction, actor, &target(id), limits, &draft.limits, now)
+                .await?;
+        }
         if before != values {
             tenants::update(&mut transaction, id, &values).await?;
             let change = changed("tenant.edit", id, Some(shown(&before)), Some(shown(&values)));
@@ -201,6 +260,7 @@ impl Control {
         version: i64,
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
+        actor.require_permission(Permission::TenantsWrite)?;
         self.set_suspended(actor, id, version, Some(now), now).await
     }
 
@@ -212,6 +272,7 @@ impl Control {
         version: i64,
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
+        actor.require_permission(Permission::TenantsWrite)?;
         self.set_suspended(actor, id, version, None, now).await
     }
 

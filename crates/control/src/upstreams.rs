@@ -15,6 +15,7 @@ use url::Url;
 use crate::audit::Change;
 use crate::fields::Fields;
 use crate::{Actor, Control, ControlError, commit};
+use domain::management_tokens::Permission;
 
 /// The longest base URL, in characters.
 pub const BASE_URL_CHARS_MAX: usize = 500;
@@ -70,14 +71,34 @@ pub struct UpstreamDraft {
 impl Control {
     /// Upstreams by name.
     pub async fn upstreams(&self, actor: &Actor) -> Result<Vec<UpstreamRow>, ControlError> {
+        actor.require_permission(Permission::UpstreamsRead)?;
         actor.require_everything()?;
         Ok(self.store.upstreams().await?)
     }
 
     /// One upstream.
     pub async fn upstream(&self, actor: &Actor, id: UpstreamId) -> Result<UpstreamRow, ControlError> {
+        actor.require_permission(Permission::UpstreamsRead)?;
+        self.upstream_within_reach(actor, id).await
+    }
+
+    /// One upstream for an operation on it, which asks for a permission of its own.
+    pub(crate) async fn upstream_within_reach(
+        &self,
+        actor: &Actor,
+        id: UpstreamId,
+    ) -> Result<UpstreamRow, ControlError> {
         actor.require_everything()?;
         self.store.find_upstream(id).await?.ok_or(NOT_FOUND)
+    }
+
+    /// The upstream whose name this is, for whoever could add one.
+    pub(crate) async fn upstream_named(&self, actor: &Actor, name: &str) -> Result<Option<UpstreamId>, ControlError> {
+        actor.require_operator()?;
+        let name = name.trim().to_lowercase();
+        let upstreams = self.store.upstreams().await?;
+        let named = upstreams.iter().find(|row| row.name.to_lowercase() == name);
+        Ok(named.map(|row| row.id))
     }
 
     /// Adds an upstream.
@@ -87,6 +108,7 @@ impl Control {
         draft: &UpstreamDraft,
         now: DateTime<Utc>,
     ) -> Result<UpstreamId, ControlError> {
+        actor.require_permission(Permission::UpstreamsWrite)?;
         actor.require_operator()?;
         let values = checked(draft, None, now)?;
         let id = self.new_id(UpstreamId::new, now);
@@ -121,6 +143,7 @@ impl Control {
         draft: &UpstreamDraft,
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
+        actor.require_permission(Permission::UpstreamsWrite)?;
         actor.require_operator()?;
         let mut transaction = self.store.begin().await?;
         let row = upstreams::lock(&mut transaction, id).await?.ok_or(NOT_FOUND)?;

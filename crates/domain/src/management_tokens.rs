@@ -11,38 +11,111 @@ use crate::secret_text::{self, Malformed, RANDOM_BYTES};
 
 const PREFIX: &str = "tg-mgmt-";
 
-/// One thing that a token may do. Not called a scope: that is a node of the quota tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Permission {
+/// Defines [`Permission`] with its words.
+macro_rules! permissions {
+    ($($(#[$doc:meta])* $name:ident = $word:literal,)*) => {
+        /// One thing that a token may do. Not called a scope: that is a node of the quota tree. Tokens that were issued keep
+        /// their words, so a word never changes; programs that do not know one yet pass it over.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Permission {
+            $($(#[$doc])* #[serde(rename = $word)] $name,)*
+        }
+
+        impl Permission {
+            /// All of them.
+            pub const ALL: [Self; [$($word),*].len()] = [$(Self::$name),*];
+
+            /// The word in SQL, JSON and forms: `<noun>:read` or `<noun>:write`.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word,)*
+                }
+            }
+        }
+    };
+}
+
+permissions! {
     /// Read reports.
-    #[serde(rename = "reports:read")]
-    ReportsRead,
+    ReportsRead = "reports:read",
     /// Read settlements, rejections and adjustments.
-    #[serde(rename = "ledger:read")]
-    LedgerRead,
+    LedgerRead = "ledger:read",
     /// Book adjustments.
-    #[serde(rename = "adjustments:write")]
-    AdjustmentsWrite,
+    AdjustmentsWrite = "adjustments:write",
+    /// Read tenants.
+    TenantsRead = "tenants:read",
+    /// Make, change, suspend tenants.
+    TenantsWrite = "tenants:write",
+    /// Read plans.
+    PlansRead = "plans:read",
+    /// Make, change, remove plans.
+    PlansWrite = "plans:write",
+    /// Read who signs in.
+    PeopleRead = "people:read",
+    /// Invite people and shut them out; operators only in person.
+    PeopleWrite = "people:write",
+    /// Read keys, without their secrets.
+    KeysRead = "keys:read",
+    /// Issue, change, revoke keys.
+    KeysWrite = "keys:write",
+    /// Read limits and budgets.
+    LimitsRead = "limits:read",
+    /// Set limits and budgets.
+    LimitsWrite = "limits:write",
+    /// Read models.
+    ModelsRead = "models:read",
+    /// Add and change models.
+    ModelsWrite = "models:write",
+    /// Read prices, past and to come.
+    PricesRead = "prices:read",
+    /// Add and remove prices.
+    PricesWrite = "prices:write",
+    /// Read upstreams, without their credentials.
+    UpstreamsRead = "upstreams:read",
+    /// Add and change upstreams.
+    UpstreamsWrite = "upstreams:write",
+    /// Read jobs, without what they carry.
+    JobsRead = "jobs:read",
+    /// Call jobs off.
+    JobsWrite = "jobs:write",
+    /// Ask what would become of a request.
+    ExplainRead = "explain:read",
+    /// Read the audit log.
+    AuditRead = "audit:read",
 }
 
 impl Permission {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::ReportsRead, Self::LedgerRead, Self::AdjustmentsWrite];
-
-    /// The word in SQL, JSON and forms.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ReportsRead => "reports:read",
-            Self::LedgerRead => "ledger:read",
-            Self::AdjustmentsWrite => "adjustments:write",
-        }
+    /// What it is about: `tenants` of `tenants:read`.
+    pub fn noun(self) -> &'static str {
+        self.as_str().split(':').next().unwrap_or_default()
     }
 
-    /// Whether only a token for the whole installation can have it: what operators alone may do.
+    /// Whether only a token for the whole installation can have it: what operators alone may do or see.
     pub fn is_for_operators(self) -> bool {
         match self {
-            Self::ReportsRead | Self::LedgerRead => false,
-            Self::AdjustmentsWrite => true,
+            Self::ReportsRead
+            | Self::LedgerRead
+            | Self::TenantsRead
+            | Self::PeopleRead
+            | Self::PeopleWrite
+            | Self::KeysRead
+            | Self::KeysWrite
+            | Self::LimitsRead
+            | Self::ModelsRead
+            | Self::JobsRead
+            | Self::JobsWrite
+            | Self::ExplainRead
+            | Self::AuditRead => false,
+            Self::AdjustmentsWrite
+            | Self::TenantsWrite
+            | Self::PlansRead
+            | Self::PlansWrite
+            | Self::LimitsWrite
+            | Self::ModelsWrite
+            | Self::PricesRead
+            | Self::PricesWrite
+            | Self::UpstreamsRead
+            | Self::UpstreamsWrite => true,
         }
     }
 }
@@ -55,7 +128,7 @@ impl fmt::Display for Permission {
 
 /// The text is no permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a permission is one of reports:read, ledger:read, adjustments:write")]
+#[error("a permission is one of {}", Permission::ALL.map(Permission::as_str).join(", "))]
 pub struct UnknownPermission;
 
 impl FromStr for Permission {

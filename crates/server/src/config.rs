@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
+use domain::management_tokens::TokenText;
 use gateway::QueueSettings;
 use ledger::JournalSettings;
 use limits::RedisSettings;
@@ -32,6 +34,12 @@ pub enum Command {
         /// What to do with the ledger.
         #[command(subcommand)]
         command: LedgerCommand,
+    },
+    /// Make management tokens.
+    Token {
+        /// What to do with tokens.
+        #[command(subcommand)]
+        command: TokenCommand,
     },
     /// Manage operators from the command line.
     Operator {
@@ -114,6 +122,13 @@ pub enum ExportKind {
     Adjustments,
 }
 
+/// Tokens from the command line.
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Print a new management token, for TOLLGATE_BOOTSTRAP_TOKEN at first start. It means nothing until a gateway adopts it.
+    Generate,
+}
+
 /// Operators from the command line.
 #[derive(Debug, Subcommand)]
 pub enum OperatorCommand {
@@ -188,6 +203,10 @@ pub struct ServeArgs {
     /// gateway of one database needs the same.
     #[arg(long, env = "TOLLGATE_SECRET_KEY", hide_env_values = true)]
     pub secret_key: Option<String>,
+    /// A management token for automation, made by `tollgate token generate`: adopted at a start at which none was ever issued,
+    /// for all tenants and with every permission. It works for 90 days; issue others with it in place.
+    #[arg(long, env = "TOLLGATE_BOOTSTRAP_TOKEN", hide_env_values = true)]
+    pub bootstrap_token: Option<String>,
     /// The billing time zone, as an IANA name. Fixed at first start.
     #[arg(long, env = "TOLLGATE_TIME_ZONE")]
     pub time_zone: Option<chrono_tz::Tz>,
@@ -226,6 +245,16 @@ impl ServeArgs {
             waiting_tokens_max: self.queue_tokens,
             timeout_ms: self.queue_timeout_seconds.saturating_mul(1_000),
         }
+    }
+
+    /// The token for automation, if one is given. Not left to the command line's parser, which would show one that is mistyped.
+    pub(crate) fn bootstrap_token(&self) -> anyhow::Result<Option<TokenText>> {
+        let given = self.bootstrap_token.as_deref().map(str::trim);
+        given
+            .filter(|text| !text.is_empty())
+            .map(TokenText::parse)
+            .transpose()
+            .context("TOLLGATE_BOOTSTRAP_TOKEN cannot be used; `tollgate token generate` makes one")
     }
 
     /// Bounds of the journal.

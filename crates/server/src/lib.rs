@@ -15,4 +15,5 @@ pub mod logging;
 pub mod operator;
 pub mod serve;
 pub mod site;
+pub mod token;
 pub mod wiring;

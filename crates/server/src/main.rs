@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use server::config::{Cli, Command, LedgerCommand, OperatorCommand};
+use server::config::{Cli, Command, LedgerCommand, OperatorCommand, TokenCommand};
 use server::logging::{self, LogFormat};
-use server::{demo, ledger, ledger_export, operator, serve};
+use server::{demo, ledger, ledger_export, operator, serve, token};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -35,6 +35,12 @@ async fn main() -> ExitCode {
             // A ledger takes its time.
             logging::start(LogFormat::Text, "warn,sqlx=error");
             ledger_export::export(args).await
+        }
+        Command::Token {
+            command: TokenCommand::Generate,
+        } => {
+            println!("{}", token::generate().reveal());
+            Ok(())
         }
         Command::Operator {
             command: OperatorCommand::Create(args),

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use chrono::Utc;
+use control::management_tokens::Adopted;
+use domain::management_tokens::{TokenText, masked};
 use gateway::clock::SystemClock;
 use store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,7 +18,7 @@ use crate::embedded_postgres::EmbeddedPostgres;
 use crate::site;
 use crate::wiring::{self, Running, Settings};
 
-/// How long a start waits for the set-up link.
+/// How long a start waits for the set-up link, and for a token to be adopted.
 const SETUP_LINK_WAIT: Duration = Duration::from_secs(5);
 
 /// Serves until told to stop.
@@ -24,6 +26,7 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let mut signals = Signals::install()?;
     let (redis, queue, upstream_timeouts) = (args.redis(), args.queue(), args.upstream_timeouts());
     let journal = args.journal();
+    let bootstrap_token = args.bootstrap_token()?;
     let data_dir = DataDir::open(&args.database.data_dir)?;
     let settings = Settings {
         listen: args.listen,
@@ -49,6 +52,11 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let mut running = signals.unless_told(wiring::start(settings)).await?;
     eprintln!("Tollgate serves on http://{}", running.address);
     eprintln!("Console: {}", running.public_url);
+    if let Some(token) = &bootstrap_token
+        && let Some(said) = adopt(&running, token).await?
+    {
+        eprintln!("{said}");
+    }
     if let Some(link) = setup_link(&running).await? {
         eprintln!("Nobody can sign in yet. Open this link within a day to create the first operator:\n  {link}");
     }
@@ -109,6 +117,30 @@ async fn setup_link(running: &Running) -> anyhow::Result<Option<String>> {
         // The next start makes it, once there is a database.
         Ok(Err(control::ControlError::Unavailable(_))) | Err(_) => Ok(None),
         Ok(Err(error)) => Err(error).context("the set-up link cannot be made"),
+    }
+}
+
+/// Adopts the token for automation; what there is to say of it.
+async fn adopt(running: &Running, token: &TokenText) -> anyhow::Result<Option<String>> {
+    let name = masked(token.public_id());
+    let adopted = timeout(
+        SETUP_LINK_WAIT,
+        running.control.adopt_management_token(token, Utc::now()),
+    )
+    .await;
+    match adopted {
+        Ok(Ok(Adopted::Now(until))) => Ok(Some(format!(
+            "The management token {name} is adopted. It may do everything, until {}.",
+            until.format("%F %R UTC")
+        ))),
+        Ok(Ok(Adopted::Before)) => Ok(None),
+        Ok(Ok(Adopted::Refused)) => Ok(Some(format!(
+            "The management token {name} of TOLLGATE_BOOTSTRAP_TOKEN means nothing: others were issued before."
+        ))),
+        Ok(Err(control::ControlError::Unavailable(_))) | Err(_) => Ok(Some(format!(
+            "The management token {name} is not adopted: the database cannot be reached. The next start does it."
+        ))),
+        Ok(Err(error)) => Err(error).context("the token of TOLLGATE_BOOTSTRAP_TOKEN cannot be adopted"),
     }
 }
 

@@ -67,6 +67,28 @@ pub async fn append(transaction: &mut Transaction, entry: &AuditEntry) -> Result
 }
 
 impl Store {
+    /// One entry.
+    pub async fn find_audit_entry(&self, id: Uuid) -> Result<Option<AuditEntry>, StoreError> {
+        let row = sqlx::query!(
+            "select id, at, actor_id, actor, action, subject, tenant_id, before, after, peer from audit_log where id = $1",
+            id,
+        )
+        .fetch_optional(self.pool())
+        .await?;
+        Ok(row.map(|row| AuditEntry {
+            id: row.id,
+            at: row.at,
+            actor_id: row.actor_id.map(Into::into),
+            actor: row.actor,
+            action: row.action,
+            subject: row.subject,
+            tenant_id: row.tenant_id.map(Into::into),
+            before: row.before,
+            after: row.after,
+            peer: row.peer,
+        }))
+    }
+
     /// Entries, newest first.
     pub async fn audit_entries(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
         let (before_at, before_id) = filter.before.unzip();

@@ -1,17 +1,20 @@
 //! Limits on the nodes of the quota tree and on classes of nodes.
 
 use chrono::{DateTime, Utc};
-use domain::ids::TenantId;
-use domain::limits::{DEFAULT_WINDOW_SECONDS, Limit, Target};
+use domain::ids::{LimitId, TenantId};
+use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Limit, Target};
 use domain::periods::Period;
 use domain::priority::Priority;
 use sqlx::PgExecutor;
+use uuid::Uuid;
 
 use crate::policy::LimitColumns;
 use crate::{Store, StoreError, Transaction};
 
 /// Limits on one node at most.
 pub const LIMITS_OF_NODE_MAX: i64 = 200;
+/// Limits on one page of every node's, at most.
+pub const LIMITS_PAGE_MAX: i64 = 201;
 
 /// The limits on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +25,92 @@ pub struct NodeLimitRows {
     pub version: i64,
 }
 
+/// Which limits to list. Absent parts let everything through; present ones must all match.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LimitFilter {
+    /// On this tenant, its classes, users and keys.
+    pub tenant: Option<TenantId>,
+    /// On this node or class itself.
+    pub target: Option<Target>,
+    /// Of this dimension.
+    pub dimension: Option<Dimension>,
+}
+
 impl Store {
+    /// Limits in force in the order in which they were set, those after this one, each with its node's version; at most
+    /// `count` and [`LIMITS_PAGE_MAX`].
+    pub async fn limits_after(
+        &self,
+        filter: &LimitFilter,
+        after: Option<LimitId>,
+        count: i64,
+    ) -> Result<Vec<(Limit, i64)>, StoreError> {
+        let (kind, scope_id, class) = match &filter.target {
+            Some(target) => {
+                let (kind, id, class) = columns(target);
+                (Some(kind), Some(id), class)
+            }
+            None => (None, None, None),
+        };
+        let rows = sqlx::query_as!(
+            VersionedColumns,
+            "select limits.id, scope_kind, scope_id, class, dimension, value, window_seconds, burst, period, model, priority,
+                    mode, gate_lower_percent, gate_upper_percent, gate_upper_waits, increase_value, increase_until,
+                    threshold_percents, removed_at,
+                    (
+                        select sum(node.version)
+                        from limits as node
+                        where node.scope_kind = limits.scope_kind
+                          and node.scope_id = limits.scope_id
+                          and node.class is not distinct from limits.class
+                    )::bigint as \"node_version!\"
+             from limits
+             where removed_at is null
+               and ($1::uuid is null or limits.id > $1)
+               and ($2::text is null
+                    or (scope_kind = 'tenant' and scope_id = $2)
+                    or (scope_kind = 'user' and starts_with(scope_id, $2 || '/'))
+                    or (scope_kind = 'key' and scope_id in (select keys.id::text from keys where tenant_id::text = $2)))
+               and ($3::text is null or (scope_kind = $3 and scope_id = $4 and class is not distinct from $5))
+               and ($6::text is null or dimension = $6)
+             order by limits.id
+             limit $7",
+            after.map(|id| id.0),
+            filter.tenant.map(|id| id.to_string()),
+            kind,
+            scope_id,
+            class,
+            filter.dimension.map(Dimension::as_str),
+            count.clamp(0, LIMITS_PAGE_MAX),
+        )
+        .fetch_all(self.pool())
+        .await?;
+        rows.into_iter().map(VersionedColumns::into_limit).collect()
+    }
+
+    /// One limit in force with its node's version.
+    pub async fn find_limit(&self, id: LimitId) -> Result<Option<(Limit, i64)>, StoreError> {
+        let row = sqlx::query_as!(
+            VersionedColumns,
+            "select limits.id, scope_kind, scope_id, class, dimension, value, window_seconds, burst, period, model, priority,
+                    mode, gate_lower_percent, gate_upper_percent, gate_upper_waits, increase_value, increase_until,
+                    threshold_percents, removed_at,
+                    (
+                        select sum(node.version)
+                        from limits as node
+                        where node.scope_kind = limits.scope_kind
+                          and node.scope_id = limits.scope_id
+                          and node.class is not distinct from limits.class
+                    )::bigint as \"node_version!\"
+             from limits
+             where limits.id = $1 and removed_at is null",
+            id.0,
+        )
+        .fetch_optional(self.pool())
+        .await?;
+        row.map(VersionedColumns::into_limit).transpose()
+    }
+
     /// The limits that sit on `target` itself.
     pub async fn limits_of(&self, target: &Target) -> Result<NodeLimitRows, StoreError> {
         let mut snapshot = self.begin_snapshot().await?;
@@ -193,6 +281,57 @@ async fn version(executor: impl PgExecutor<'_>, target: &Target) -> Result<i64, 
     )
     .fetch_one(executor)
     .await?)
+}
+
+/// A limit with what its node's version is.
+struct VersionedColumns {
+    id: Uuid,
+    scope_kind: String,
+    scope_id: String,
+    class: Option<String>,
+    dimension: String,
+    value: i64,
+    window_seconds: i32,
+    burst: Option<i64>,
+    period: String,
+    model: Option<String>,
+    priority: Option<String>,
+    mode: String,
+    gate_lower_percent: Option<i16>,
+    gate_upper_percent: Option<i16>,
+    gate_upper_waits: bool,
+    increase_value: Option<i64>,
+    increase_until: Option<DateTime<Utc>>,
+    threshold_percents: Vec<i16>,
+    removed_at: Option<DateTime<Utc>>,
+    node_version: i64,
+}
+
+impl VersionedColumns {
+    fn into_limit(self) -> Result<(Limit, i64), StoreError> {
+        let columns = LimitColumns {
+            id: self.id,
+            scope_kind: self.scope_kind,
+            scope_id: self.scope_id,
+            class: self.class,
+            dimension: self.dimension,
+            value: self.value,
+            window_seconds: self.window_seconds,
+            burst: self.burst,
+            period: self.period,
+            model: self.model,
+            priority: self.priority,
+            mode: self.mode,
+            gate_lower_percent: self.gate_lower_percent,
+            gate_upper_percent: self.gate_upper_percent,
+            gate_upper_waits: self.gate_upper_waits,
+            increase_value: self.increase_value,
+            increase_until: self.increase_until,
+            threshold_percents: self.threshold_percents,
+            removed_at: self.removed_at,
+        };
+        Ok((columns.into_row()?.limit, self.node_version))
+    }
 }
 
 fn columns(target: &Target) -> (&'static str, String, Option<&'static str>) {

@@ -7,7 +7,6 @@ use domain::management_tokens::Permission;
 use sqlx::PgExecutor;
 use uuid::Uuid;
 
-use crate::policy::parse;
 use crate::{Store, StoreError, Transaction};
 
 /// Tokens of one list at most.
@@ -26,7 +25,7 @@ pub struct ManagementTokenRow {
     pub tenant_id: Option<TenantId>,
     /// That tenant's name.
     pub tenant_name: Option<String>,
-    /// What it may do; never empty.
+    /// What it may do, as far as this program knows the words.
     pub permissions: Vec<Permission>,
     /// When it was issued.
     pub created_at: DateTime<Utc>,
@@ -80,7 +79,7 @@ impl Store {
         )
         .fetch_all(self.pool())
         .await?;
-        rows.into_iter().map(Columns::into_row).collect()
+        Ok(rows.into_iter().map(Columns::into_row).collect())
     }
 
     /// The token with this id.
@@ -128,6 +127,18 @@ pub async fn lock_and_count_live(transaction: &mut Transaction, now: DateTime<Ut
     )
     .fetch_one(&mut **transaction)
     .await?)
+}
+
+/// Whether a token was ever issued, whatever became of it. Others wait as in [`lock_and_count_live`].
+pub async fn lock_and_look_for_any(transaction: &mut Transaction) -> Result<bool, StoreError> {
+    sqlx::query!("lock table management_tokens in share row exclusive mode")
+        .execute(&mut **transaction)
+        .await?;
+    Ok(
+        sqlx::query_scalar!("select exists (select from management_tokens) as \"exists!\"")
+            .fetch_one(&mut **transaction)
+            .await?,
+    )
 }
 
 /// Adds a token.
@@ -187,7 +198,7 @@ async fn find(
     id: Option<ManagementTokenId>,
     hash: Option<SecretHash>,
 ) -> Result<Option<ManagementTokenRow>, StoreError> {
-    sqlx::query_as!(
+    let row = sqlx::query_as!(
         Columns,
         "select management_tokens.id, public_id, management_tokens.name, tenant_id, tenants.name as \"tenant_name?\",
                 permissions, management_tokens.created_at, created_by, expires_at, revoked_at, last_used_at
@@ -198,9 +209,8 @@ async fn find(
         hash.as_ref().map(|hash| hash.0.as_slice()),
     )
     .fetch_optional(executor)
-    .await?
-    .map(Columns::into_row)
-    .transpose()
+    .await?;
+    Ok(row.map(Columns::into_row))
 }
 
 struct Columns {
@@ -218,13 +228,11 @@ struct Columns {
 }
 
 impl Columns {
-    fn into_row(self) -> Result<ManagementTokenRow, StoreError> {
-        let permissions = self
-            .permissions
-            .iter()
-            .map(|permission| parse(permission, "management_tokens.permissions"));
-        Ok(ManagementTokenRow {
-            permissions: permissions.collect::<Result<_, _>>()?,
+    fn into_row(self) -> ManagementTokenRow {
+        // A word that a newer program knows gives nothing here, and takes nothing from the others.
+        let permissions = self.permissions.iter().filter_map(|permission| permission.parse().ok());
+        ManagementTokenRow {
+            permissions: permissions.collect(),
             id: self.id.into(),
             public_id: self.public_id,
             name: self.name,
@@ -235,6 +243,6 @@ impl Columns {
             expires_at: self.expires_at,
             revoked_at: self.revoked_at,
             last_used_at: self.last_used_at,
-        })
+        }
     }
 }

@@ -7,6 +7,7 @@ use domain::ids::PriceId;
 use domain::policy::{Dialect, Model, Route};
 use domain::prices::Price;
 use sqlx::PgExecutor;
+use uuid::Uuid;
 
 use crate::policy::{PriceColumns, count, parse};
 use crate::{Store, StoreError, Transaction};
@@ -15,6 +16,8 @@ use crate::{Store, StoreError, Transaction};
 pub const MODELS_MAX: i64 = 2_000;
 /// Prices of one model that are listed, the latest first.
 pub const PRICES_MAX: i64 = 200;
+/// Prices on one page of every model's, at most.
+pub const PRICES_PAGE_MAX: i64 = 201;
 
 /// A model as the console sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,6 +135,48 @@ impl Store {
     pub async fn find_model(&self, name: &str, now: DateTime<Utc>) -> Result<Option<ModelRow>, StoreError> {
         let mut snapshot = self.begin_snapshot().await?;
         find(&mut snapshot, name, now).await
+    }
+
+    /// Prices that were not removed, of every model or one, in the order in which they were added, those after this one; at
+    /// most `count` and [`PRICES_PAGE_MAX`].
+    pub async fn prices_after(
+        &self,
+        model: Option<&str>,
+        after: Option<PriceId>,
+        count: i64,
+    ) -> Result<Vec<StoredPrice>, StoreError> {
+        let rows = sqlx::query_as!(
+            StoredPriceColumns,
+            "select id, model, valid_from, valid_until, input_nanos_per_mtok, cache_read_nanos_per_mtok,
+                    cache_write_5m_nanos_per_mtok, cache_write_1h_nanos_per_mtok, output_nanos_per_mtok, tiers,
+                    removed_at, created_at, created_by
+             from prices
+             where removed_at is null and ($1::text is null or model = $1) and ($2::uuid is null or id > $2)
+             order by id
+             limit $3",
+            model,
+            after.map(|id| id.0),
+            count.clamp(0, PRICES_PAGE_MAX),
+        )
+        .fetch_all(self.pool())
+        .await?;
+        rows.into_iter().map(StoredPriceColumns::into_stored).collect()
+    }
+
+    /// A price that was not removed, with its history.
+    pub async fn find_stored_price(&self, id: PriceId) -> Result<Option<StoredPrice>, StoreError> {
+        let row = sqlx::query_as!(
+            StoredPriceColumns,
+            "select id, model, valid_from, valid_until, input_nanos_per_mtok, cache_read_nanos_per_mtok,
+                    cache_write_5m_nanos_per_mtok, cache_write_1h_nanos_per_mtok, output_nanos_per_mtok, tiers,
+                    removed_at, created_at, created_by
+             from prices
+             where id = $1 and removed_at is null",
+            id.0,
+        )
+        .fetch_optional(self.pool())
+        .await?;
+        row.map(StoredPriceColumns::into_stored).transpose()
     }
 
     /// A model's prices that were not removed, latest validity first; at most [`PRICES_MAX`].
@@ -255,6 +300,15 @@ pub async fn model_of_price(transaction: &mut Transaction, id: PriceId) -> Resul
     )
 }
 
+/// Whether there is a price with this id, even one that was removed.
+pub async fn price_exists(transaction: &mut Transaction, id: PriceId) -> Result<bool, StoreError> {
+    Ok(
+        sqlx::query_scalar!("select exists (select from prices where id = $1) as \"exists!\"", id.0)
+            .fetch_one(&mut **transaction)
+            .await?,
+    )
+}
+
 /// Adds a price.
 pub async fn insert_price(
     transaction: &mut Transaction,
@@ -311,7 +365,8 @@ pub async fn remove_price(
 }
 
 async fn prices_of(executor: impl PgExecutor<'_>, model: &str) -> Result<Vec<StoredPrice>, StoreError> {
-    let rows = sqlx::query!(
+    let rows = sqlx::query_as!(
+        StoredPriceColumns,
         "select id, model, valid_from, valid_until, input_nanos_per_mtok, cache_read_nanos_per_mtok,
                 cache_write_5m_nanos_per_mtok, cache_write_1h_nanos_per_mtok, output_nanos_per_mtok, tiers, removed_at,
                 created_at, created_by
@@ -324,28 +379,46 @@ async fn prices_of(executor: impl PgExecutor<'_>, model: &str) -> Result<Vec<Sto
     )
     .fetch_all(executor)
     .await?;
-    rows.into_iter()
-        .map(|row| {
-            let columns = PriceColumns {
-                id: row.id,
-                model: row.model,
-                valid_from: row.valid_from,
-                valid_until: row.valid_until,
-                input_nanos_per_mtok: row.input_nanos_per_mtok,
-                cache_read_nanos_per_mtok: row.cache_read_nanos_per_mtok,
-                cache_write_5m_nanos_per_mtok: row.cache_write_5m_nanos_per_mtok,
-                cache_write_1h_nanos_per_mtok: row.cache_write_1h_nanos_per_mtok,
-                output_nanos_per_mtok: row.output_nanos_per_mtok,
-                tiers: row.tiers,
-                removed_at: row.removed_at,
-            };
-            Ok(StoredPrice {
-                price: columns.into_row()?.price,
-                created_at: row.created_at,
-                created_by: row.created_by,
-            })
+    rows.into_iter().map(StoredPriceColumns::into_stored).collect()
+}
+
+struct StoredPriceColumns {
+    id: Uuid,
+    model: String,
+    valid_from: DateTime<Utc>,
+    valid_until: Option<DateTime<Utc>>,
+    input_nanos_per_mtok: i64,
+    cache_read_nanos_per_mtok: i64,
+    cache_write_5m_nanos_per_mtok: i64,
+    cache_write_1h_nanos_per_mtok: i64,
+    output_nanos_per_mtok: i64,
+    tiers: serde_json::Value,
+    removed_at: Option<DateTime<Utc>>,
+    created_at: DateTime<Utc>,
+    created_by: String,
+}
+
+impl StoredPriceColumns {
+    fn into_stored(self) -> Result<StoredPrice, StoreError> {
+        let columns = PriceColumns {
+            id: self.id,
+            model: self.model,
+            valid_from: self.valid_from,
+            valid_until: self.valid_until,
+            input_nanos_per_mtok: self.input_nanos_per_mtok,
+            cache_read_nanos_per_mtok: self.cache_read_nanos_per_mtok,
+            cache_write_5m_nanos_per_mtok: self.cache_write_5m_nanos_per_mtok,
+            cache_write_1h_nanos_per_mtok: self.cache_write_1h_nanos_per_mtok,
+            output_nanos_per_mtok: self.output_nanos_per_mtok,
+            tiers: self.tiers,
+            removed_at: self.removed_at,
+        };
+        Ok(StoredPrice {
+            price: columns.into_row()?.price,
+            created_at: self.created_at,
+            created_by: self.created_by,
         })
-        .collect()
+    }
 }
 
 async fn find(transaction: &mut Transaction, name: &str, now: DateTime<Utc>) -> Result<Option<ModelRow>, StoreError> {

@@ -75,6 +75,33 @@ impl Store {
         rows.into_iter().map(Columns::into_person).collect()
     }
 
+    /// People in the order in which they were added, those after this one, of one tenant or all; at most `count` and
+    /// [`PEOPLE_MAX`].
+    pub async fn people_after(
+        &self,
+        tenant_id: Option<TenantId>,
+        after: Option<PersonId>,
+        count: i64,
+    ) -> Result<Vec<Person>, StoreError> {
+        let rows = sqlx::query_as!(
+            Columns,
+            "select people.id, email, people.name, role, tenant_id, tenants.name as \"tenant_name?\",
+                    password_hash is not null as \"has_password!\", disabled_at, people.created_at, signed_in_at,
+                    people.version
+             from people
+             left join tenants on tenants.id = people.tenant_id
+             where ($1::uuid is null or tenant_id = $1) and ($2::uuid is null or people.id > $2)
+             order by people.id
+             limit $3",
+            tenant_id.map(|id| id.0),
+            after.map(|id| id.0),
+            count.clamp(0, PEOPLE_MAX),
+        )
+        .fetch_all(self.pool())
+        .await?;
+        rows.into_iter().map(Columns::into_person).collect()
+    }
+
     /// One person.
     pub async fn find_person(&self, id: PersonId) -> Result<Option<Person>, StoreError> {
         find(self.pool(), id).await

@@ -51,6 +51,37 @@ impl Store {
         rows.into_iter().map(Columns::into_row).collect()
     }
 
+    /// Tenants in the order in which they were made, those after this one; at most `count` and [`TENANTS_MAX`].
+    pub async fn tenants_after(&self, after: Option<TenantId>, count: i64) -> Result<Vec<TenantRow>, StoreError> {
+        let rows = sqlx::query_as!(
+            Columns,
+            "select tenants.id, tenants.name, tenants.plan_id, tenants.priority_ceiling, tenants.has_strict_budgets,
+                    tenants.suspended_at, tenants.created_at, tenants.version, plans.name as \"plan_name?\",
+                    plans.priority_ceiling as \"plan_priority_ceiling?\"
+             from tenants
+             left join plans on plans.id = tenants.plan_id and plans.removed_at is null
+             where tenants.removed_at is null and ($1::uuid is null or tenants.id > $1)
+             order by tenants.id
+             limit $2",
+            after.map(|id| id.0),
+            count.clamp(0, TENANTS_MAX),
+        )
+        .fetch_all(self.pool())
+        .await?;
+        rows.into_iter().map(Columns::into_row).collect()
+    }
+
+    /// The tenant with this name, without regard to case.
+    pub async fn find_tenant_by_name(&self, name: &str) -> Result<Option<TenantId>, StoreError> {
+        let id = sqlx::query_scalar!(
+            "select id from tenants where lower(name) = lower($1) and removed_at is null",
+            name,
+        )
+        .fetch_optional(self.pool())
+        .await?;
+        Ok(id.map(Into::into))
+    }
+
     /// One tenant, unless it was removed.
     pub async fn find_tenant(&self, id: TenantId) -> Result<Option<TenantRow>, StoreError> {
         find(self.pool(), id).await

@@ -54,8 +54,8 @@ pub fn list() -> AnyView {
         let content = view! {
             {shell::page_head(
                 "Management tokens",
-                "Programs show one at the JSON API, for reports, the ledger and adjustments. They are no keys: models cannot \
-                 be asked with them.",
+                "Programs show one at the JSON API, to read and change what people do in the console. They are no keys: \
+                 models cannot be asked with them.",
                 issue.into_any(),
             )}
             <p class="quiet">
@@ -130,15 +130,6 @@ pub fn new() -> AnyView {
             ..TokenForm::default()
         });
         let values = &form.values;
-        let permissions = [
-            (Permission::ReportsRead, "Read reports"),
-            (
-                Permission::LedgerRead,
-                "Read the ledger: settlements, rejections, adjustments",
-            ),
-            (Permission::AdjustmentsWrite, "Book adjustments; of all tenants only"),
-        ]
-        .map(|(permission, text)| (permission.to_string(), format!("{permission}: {text}")));
         let content = view! {
             {shell::page_head("Issue a management token", "", ().into_any())}
             <section class="card">
@@ -148,7 +139,7 @@ pub fn new() -> AnyView {
                         Field::new("name", "Name").required().hint("The program that will show it. It stands beside what it books."),
                         &values.name,
                     )}
-                    {form.checks(Field::new("permissions", "What it may do"), &values.permissions, permissions.into())}
+                    {form.grouped_checks(Field::new("permissions", "What it may do"), &values.permissions, groups())}
                     {form.select(
                         Field::new("tenant_id", "Tenant").hint("A token of one tenant sees that tenant only, as its manager does."),
                         &values.tenant_id,
@@ -172,6 +163,59 @@ pub fn new() -> AnyView {
     })
 }
 
+/// The permissions as the form offers them, under what they are about.
+fn groups() -> Vec<(&'static str, Vec<(String, String)>)> {
+    let mut groups: Vec<(&'static str, Vec<(String, String)>)> = Vec::new();
+    for permission in Permission::ALL {
+        let (heading, text) = told(permission);
+        let only = if permission.is_for_operators() {
+            "; of all tenants only"
+        } else {
+            ""
+        };
+        let option = (permission.to_string(), format!("{permission}: {text}{only}"));
+        match groups.iter_mut().find(|(known, _)| *known == heading) {
+            Some((_, options)) => options.push(option),
+            None => groups.push((heading, vec![option])),
+        }
+    }
+    groups
+}
+
+/// What a permission is about, and what it is for.
+fn told(permission: Permission) -> (&'static str, &'static str) {
+    const MONEY: &str = "Reports and ledger";
+    const WHO: &str = "Tenants, plans and people";
+    const HOW_MUCH: &str = "Keys and limits";
+    const WHAT: &str = "Models, prices and upstreams";
+    const MORE: &str = "Jobs, explanations and audit log";
+    match permission {
+        Permission::ReportsRead => (MONEY, "read reports"),
+        Permission::LedgerRead => (MONEY, "read the ledger: settlements, rejections, adjustments"),
+        Permission::AdjustmentsWrite => (MONEY, "book adjustments"),
+        Permission::TenantsRead => (WHO, "read tenants"),
+        Permission::TenantsWrite => (WHO, "make, change and suspend tenants"),
+        Permission::PlansRead => (WHO, "read plans"),
+        Permission::PlansWrite => (WHO, "make, change and remove plans"),
+        Permission::PeopleRead => (WHO, "read who signs in"),
+        Permission::PeopleWrite => (WHO, "invite people and shut them out, but for operators"),
+        Permission::KeysRead => (HOW_MUCH, "read keys, without their secrets"),
+        Permission::KeysWrite => (HOW_MUCH, "issue, change and revoke keys"),
+        Permission::LimitsRead => (HOW_MUCH, "read limits and budgets"),
+        Permission::LimitsWrite => (HOW_MUCH, "set limits and budgets"),
+        Permission::ModelsRead => (WHAT, "read models"),
+        Permission::ModelsWrite => (WHAT, "add and change models"),
+        Permission::PricesRead => (WHAT, "read prices, past and to come"),
+        Permission::PricesWrite => (WHAT, "add and remove prices"),
+        Permission::UpstreamsRead => (WHAT, "read upstreams, without their credentials"),
+        Permission::UpstreamsWrite => (WHAT, "add and change upstreams"),
+        Permission::JobsRead => (MORE, "read jobs, without what they carry"),
+        Permission::JobsWrite => (MORE, "call jobs off"),
+        Permission::ExplainRead => (MORE, "ask what would become of a request"),
+        Permission::AuditRead => (MORE, "read the audit log"),
+    }
+}
+
 /// Shows the text of a token that was just issued, once.
 pub fn issued() -> AnyView {
     page::behind_the_door(|visit| async move {
@@ -188,7 +232,9 @@ pub fn issued() -> AnyView {
         let token = visit.state.control.management_token(visit.actor()?, secret.id).await?;
         let path = match token.permissions.first() {
             Some(Permission::ReportsRead) => "/api/v1/reports/monthly?by=model",
-            _ => "/api/v1/adjustments",
+            Some(Permission::LedgerRead | Permission::AdjustmentsWrite) | None => "/api/v1/adjustments",
+            Some(Permission::ExplainRead) => "/api/openapi.json",
+            Some(permission) => &format!("/api/v1/{}", permission.noun()),
         };
         let example = format!(
             "curl -H \"Authorization: Bearer $TOLLGATE_TOKEN\" '{}{path}'",

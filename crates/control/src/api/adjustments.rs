@@ -1,13 +1,12 @@
 //! Signed corrections: lists, and booking one, of a tenant's account or of one request.
 
-use axum::body::Body;
 use axum::extract::State;
 use axum::{Extension, Json};
-use domain::ids::{AdjustmentId, ManagementTokenId, RequestId};
+use domain::ids::{AdjustmentId, RequestId};
 use domain::ledger::Adjustment;
-use http::{HeaderMap, StatusCode};
+use domain::management_tokens::Permission::{AdjustmentsWrite, LedgerRead};
+use http::StatusCode;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use store::adjustments::AdjustmentCursor;
 use store::entries::{Named, PAGE_ENTRIES_MAX};
 
@@ -16,15 +15,36 @@ use super::body::JsonBody;
 use super::call::Call;
 use super::entries::{cursor, cursor_text, named};
 use super::problem::Problem;
-use crate::Actor;
+use super::route::{Answered, Asked, Route};
 use crate::adjustments::{AdjustmentText, Booking, CorrectionText};
 use crate::fields::Fields;
 use crate::usage_json::money;
 
+/// What there is of adjustments.
+pub(super) fn routes() -> Vec<Route> {
+    const PATH: &str = "/api/v1/adjustments";
+    vec![
+        Route::get(PATH, LedgerRead, Answered::One("Adjustments"), list)
+            .with(&PARAMETERS)
+            .says("Adjustments", "The latest made first. A month means those that count in it."),
+        Route::post(
+            PATH,
+            AdjustmentsWrite,
+            Asked::Fields("AdjustmentToBook"),
+            Answered::Created("BookedAdjustment"),
+            book,
+        )
+        .known_by_key()
+        .says(
+            "Book an adjustment",
+            "Of a tenant's account, or of one request. Only for tokens of the whole installation. A call that is repeated \
+             with the same id or idempotency key books nothing more, and is answered with what was booked.",
+        ),
+    ]
+}
+
 /// What a list can be narrowed to.
-pub(super) const PARAMETERS: [&str; 4] = ["tenant", "month", "limit", "cursor"];
-/// The longest idempotency key, in characters.
-const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
+const PARAMETERS: [&str; 4] = ["tenant", "month", "limit", "cursor"];
 /// Fields of an adjustment of an account.
 const ACCOUNT_FIELDS: [&str; 12] = [
     "id",
@@ -60,7 +80,7 @@ const CORRECTION_FIELDS: [&str; 15] = [
 ];
 
 /// The latest made first. A month means those that count in it.
-pub(super) async fn list(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
+async fn list(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
     let query = &call.query;
     let mut fields = Fields::default();
     let tenant = query.id(&mut fields, "tenant");
@@ -85,14 +105,10 @@ pub(super) async fn list(State(api): State<Api>, Extension(call): Extension<Call
 }
 
 /// Books one. What was booked under the same id or idempotency key before is told again, and not booked once more.
-pub(super) async fn book(
-    State(api): State<Api>,
-    Extension(call): Extension<Call>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<(StatusCode, Json<Value>), Problem> {
-    let mut body = JsonBody::read(body).await?;
-    let id = booking_id(&call.actor, &headers, &mut body);
+async fn book(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<(StatusCode, Json<Value>), Problem> {
+    let mut body = call.fields();
+    let given = body.text("id");
+    let id = call.made_id("adjustment", &given, &mut body.fields).map(AdjustmentId);
     let booking = Booking {
         // Without one nothing is booked: the fields are refused below.
         id: id.unwrap_or(AdjustmentId(uuid::Uuid::nil())),
@@ -166,42 +182,4 @@ async fn correct(api: &Api, call: &Call, mut body: JsonBody, booking: &Booking) 
         .correct_request(&call.actor, request, version, &draft, booking, call.now)
         .await?;
     Ok(booked)
-}
-
-/// The id of what is booked: the caller's own, or one made from its idempotency key, so that a call that is repeated
-/// because its answer was lost books nothing more.
-fn booking_id(actor: &Actor, headers: &HeaderMap, body: &mut JsonBody) -> Option<AdjustmentId> {
-    let given = body.text("id");
-    if !given.is_empty() {
-        let id = given.parse().ok();
-        if id.is_none() {
-            body.fields
-                .refuse("id", "write a UUID that you have made for this adjustment");
-        }
-        return id;
-    }
-    let key = headers
-        .get("idempotency-key")
-        .and_then(|key| key.to_str().ok())
-        .map(str::trim)
-        .filter(|key| !key.is_empty());
-    match (key, actor) {
-        (Some(key), Actor::Token(token)) if key.len() <= IDEMPOTENCY_KEY_CHARS_MAX => Some(id_of_key(token.id, key)),
-        _ => {
-            let message = format!(
-                "send the header Idempotency-Key (at most {IDEMPOTENCY_KEY_CHARS_MAX} characters), or a UUID of your own \
-                 here, so that a call that is repeated is booked once"
-            );
-            body.fields.refuse("id", message);
-            None
-        }
-    }
-}
-
-/// The same key of another token means something else.
-fn id_of_key(token: ManagementTokenId, key: &str) -> AdjustmentId {
-    let digest = Sha256::digest(format!("adjustment {token} {key}"));
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&digest[..16]);
-    AdjustmentId(uuid::Builder::from_custom_bytes(bytes).into_uuid())
 }

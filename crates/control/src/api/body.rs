@@ -1,34 +1,67 @@
-//! The body of a call, one JSON object, read field by field; what is wrong with it is said all at once. A field that an
-//! operation does not know is refused.
+//! The body of a call, one JSON object. A field that an operation does not know is refused, and one that stands twice: it is
+//! not for us to guess which of both is meant.
+
+use std::fmt;
 
 use axum::body::{Body, to_bytes};
-use serde_json::{Map, Value};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
 
+use super::openapi;
 use super::problem::Problem;
+use super::shape;
 use crate::fields::Fields;
 
 /// The longest body, in bytes.
-const BODY_BYTES_MAX: usize = 64 * 1024;
+pub(super) const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// What a call's body says.
+/// Reads a body: one object of JSON.
+pub(super) async fn read(body: Body) -> Result<Map<String, Value>, Problem> {
+    let bytes = to_bytes(body, BODY_BYTES_MAX)
+        .await
+        .map_err(|_| Problem::too_large(BODY_BYTES_MAX))?;
+    match serde_json::from_slice(&bytes) {
+        Ok(Strict(Value::Object(object))) => Ok(object),
+        Ok(_) => Err(Problem::unreadable("the body must be one JSON object")),
+        Err(error) => Err(Problem::unreadable(format!("the body cannot be read: {error}"))),
+    }
+}
+
+/// The object as it fits a schema of the description.
+pub(super) fn shaped(object: Map<String, Value>, schema: &str) -> Result<Map<String, Value>, Problem> {
+    let document = openapi::document();
+    let mut fields = Fields::default();
+    shape::check_object(
+        document,
+        &document["components"]["schemas"][schema],
+        &object,
+        &mut fields,
+    );
+    fields.check()?;
+    Ok(object)
+}
+
+/// A field that may be absent, which leaves things as they are, or null, which takes away what is there.
+pub(super) fn present<'de, T, D>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    Option::<T>::deserialize(deserializer).map(Some)
+}
+
+/// A body that its handler reads field by field; what is wrong with it is said all at once.
 pub(super) struct JsonBody {
     values: Map<String, Value>,
     pub(super) fields: Fields,
 }
 
 impl JsonBody {
-    /// Reads a body.
-    pub(super) async fn read(body: Body) -> Result<Self, Problem> {
-        let bytes = to_bytes(body, BODY_BYTES_MAX)
-            .await
-            .map_err(|_| Problem::too_large(BODY_BYTES_MAX))?;
-        match serde_json::from_slice(&bytes) {
-            Ok(Value::Object(values)) => Ok(Self {
-                values,
-                fields: Fields::default(),
-            }),
-            Ok(_) => Err(Problem::unreadable("the body must be one JSON object")),
-            Err(error) => Err(Problem::unreadable(format!("the body is no JSON: {error}"))),
+    /// The fields of a body.
+    pub(super) fn of(values: Map<String, Value>) -> Self {
+        Self {
+            values,
+            fields: Fields::default(),
         }
     }
 
@@ -82,5 +115,71 @@ impl JsonBody {
             let message = format!("there is no such field here; there are {}", known.join(", "));
             self.fields.refuse(name.clone(), message);
         }
+    }
+}
+
+/// A value in which no field stands twice, and no text holds the character that Postgres keeps in none.
+struct Strict(Value);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StrictVisitor).map(Self)
+    }
+}
+
+struct StrictVisitor;
+
+impl<'de> Visitor<'de> for StrictVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        if text.contains('\0') {
+            return Err(E::custom("a text holds a character that cannot be kept"));
+        }
+        Ok(Value::String(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(Strict(item)) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = entries.next_key::<String>()? {
+            if object.contains_key(&name) {
+                return Err(A::Error::custom(format!("the field `{name}` stands there twice")));
+            }
+            let Strict(value) = entries.next_value()?;
+            object.insert(name, value);
+        }
+        Ok(Value::Object(object))
     }
 }

@@ -20,6 +20,10 @@ pub(super) struct Problem {
     status: StatusCode,
     detail: String,
     errors: Vec<FieldError>,
+    /// With 409: what is there already.
+    existing: Option<String>,
+    /// With 409: the version now.
+    version: Option<i64>,
 }
 
 impl Problem {
@@ -28,6 +32,8 @@ impl Problem {
             status,
             detail: detail.into(),
             errors: Vec::new(),
+            existing: None,
+            version: None,
         }
     }
 
@@ -39,6 +45,12 @@ impl Problem {
     /// The token may not do this.
     pub(super) fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, detail)
+    }
+
+    /// The fields that it names.
+    #[cfg(test)]
+    pub(super) fn errors(&self) -> &[FieldError] {
+        &self.errors
     }
 
     /// Nothing there, or not for this token.
@@ -67,6 +79,17 @@ impl Problem {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
 
+    /// It is there already, under this id or name.
+    pub(super) fn exists(what: &str, existing: String) -> Self {
+        Self {
+            existing: Some(existing),
+            ..Self::new(
+                StatusCode::CONFLICT,
+                format!("there is such a {what} already: `existing` says which; change that one"),
+            )
+        }
+    }
+
     /// Repeating may help.
     pub(super) fn busy(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
@@ -81,6 +104,26 @@ impl Problem {
     }
 }
 
+/// What a call that makes something is told: where its name is taken, what has it. A repetition meets what it made.
+pub(super) async fn or_taken<T, I: ToString>(
+    made: Result<T, ControlError>,
+    what: &str,
+    holder: impl AsyncFnOnce() -> Result<Option<I>, ControlError>,
+) -> Result<T, Problem> {
+    let error = match made {
+        Ok(made) => return Ok(made),
+        Err(error) => error,
+    };
+    let is_of_name = matches!(error.fields(), [only] if matches!(only.field.as_ref(), "name" | "email"));
+    match is_of_name {
+        true => match holder().await? {
+            Some(id) => Err(Problem::exists(what, id.to_string())),
+            None => Err(error.into()),
+        },
+        false => Err(error.into()),
+    }
+}
+
 impl From<ControlError> for Problem {
     fn from(error: ControlError) -> Self {
         let said = error.to_string();
@@ -91,7 +134,11 @@ impl From<ControlError> for Problem {
             },
             ControlError::Forbidden => Self::forbidden("this management token may not do this"),
             ControlError::NotFound { .. } | ControlError::LinkEnded => Self::not_found(said),
-            ControlError::Conflict { .. } => Self::new(StatusCode::CONFLICT, said),
+            ControlError::Conflict { current, .. } => Self {
+                version: Some(current),
+                ..Self::new(StatusCode::CONFLICT, said)
+            },
+            ControlError::Exists { what, id } => Self::exists(what, id),
             ControlError::TooSlow(_) => Self::unreadable(said),
             ControlError::Unavailable(_) | ControlError::Busy | ControlError::Live(_) => {
                 tracing::warn!(error = chain(&error), "a call of the API was not answered");
@@ -116,6 +163,12 @@ impl IntoResponse for Problem {
         if !self.errors.is_empty() {
             let error = |error: &FieldError| json!({ "field": error.field, "message": error.message });
             body["errors"] = self.errors.iter().map(error).collect();
+        }
+        if let Some(existing) = self.existing {
+            body["existing"] = json!(existing);
+        }
+        if let Some(version) = self.version {
+            body["version"] = json!(version);
         }
         let media_type = [(header::CONTENT_TYPE, MEDIA_TYPE)];
         let mut response = (self.status, media_type, body.to_string()).into_response();

@@ -13,6 +13,10 @@ use crate::fields::Fields;
 
 /// The longest value, in characters.
 const VALUE_CHARS_MAX: usize = 500;
+/// How long an id is.
+pub(super) const ID_CHARS: usize = 36;
+/// The highest version: exact in every program that reads JSON.
+const VERSION_MAX: i64 = (1 << 53) - 1;
 /// Entries on one page unless told otherwise.
 const LIMIT_DEFAULT: u32 = 50;
 
@@ -23,7 +27,8 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Reads a query that may have these fields; empty ones count as absent.
+    /// Reads a query that may have these fields. An empty one is refused: a variable that was not set must not let everything
+    /// through.
     pub(super) fn read(text: &str, known: &'static [&'static str]) -> Result<Self, ControlError> {
         let mut fields = Fields::default();
         let mut values = Vec::new();
@@ -41,7 +46,9 @@ impl Query {
                 fields.refuse(*known, format!("at most {VALUE_CHARS_MAX} characters"));
             } else if value.chars().any(char::is_control) {
                 fields.refuse(*known, "without control characters");
-            } else if !value.is_empty() {
+            } else if value.is_empty() {
+                fields.refuse(*known, "write a value, or leave this parameter out");
+            } else {
                 values.push((*known, value.into_owned()));
             }
         }
@@ -80,7 +87,12 @@ impl Query {
     /// An id.
     pub(super) fn id<T: FromStr>(&self, fields: &mut Fields, name: &'static str) -> Option<T> {
         let text = self.text(fields, name)?;
-        let id = text.parse().ok();
+        // As the description has it, and in no other of its forms.
+        let id = if text.len() == ID_CHARS {
+            text.parse().ok()
+        } else {
+            None
+        };
         if id.is_none() {
             fields.refuse(name, "write the whole id, such as 0198c5e2-1b5a-7c3e-9d0f-2a4b6c8d0e1f");
         }
@@ -99,19 +111,49 @@ impl Query {
         fields.instant(name, &text, zone)
     }
 
+    /// Yes or no; no where it is absent.
+    pub(super) fn flag(&self, fields: &mut Fields, name: &'static str) -> bool {
+        match self.text(fields, name).as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => {
+                fields.refuse(name, "write true or false");
+                false
+            }
+        }
+    }
+
+    /// The version that the caller has read of what goes away.
+    pub(super) fn version(&self) -> Result<i64, ControlError> {
+        let mut fields = Fields::default();
+        let version = self.text(&mut fields, "version").and_then(|text| whole(&text));
+        let version = version.filter(|version| *version <= VERSION_MAX);
+        if version.is_none() {
+            fields.refuse("version", "write the version that you have read");
+        }
+        fields.check()?;
+        Ok(version.unwrap_or_default())
+    }
+
     /// How many entries a page has, at most `entries_max`.
     pub(super) fn limit(&self, fields: &mut Fields, entries_max: u32) -> u32 {
         let Some(text) = self.text(fields, "limit") else {
             return LIMIT_DEFAULT.min(entries_max);
         };
-        match text.parse() {
-            Ok(limit) if (1..=entries_max).contains(&limit) => limit,
+        match whole(&text) {
+            Some(limit) if (1..=entries_max).contains(&limit) => limit,
             _ => {
                 fields.refuse("limit", format!("between 1 and {entries_max}"));
                 LIMIT_DEFAULT
             }
         }
     }
+}
+
+/// A whole number without a sign.
+fn whole<T: FromStr>(text: &str) -> Option<T> {
+    let is_whole = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_whole)
 }
 
 #[cfg(test)]

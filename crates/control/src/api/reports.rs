@@ -4,6 +4,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use domain::management_tokens::Permission::ReportsRead;
 use domain::periods::Month;
 use domain::reports::Grouping;
 use http::header;
@@ -11,13 +12,32 @@ use http::header;
 use super::Api;
 use super::call::Call;
 use super::problem::Problem;
+use super::route::{Answered, Route};
 use crate::fields::Fields;
 use crate::reports::{MonthlyQuery, ReportFilter};
 use crate::tags::MonthlyTagQuery;
 use crate::usage_csv::UsageCsv;
 
+/// What there is of reports.
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::get(
+            "/api/v1/reports/monthly",
+            ReportsRead,
+            Answered::Report("Report"),
+            monthly,
+        )
+        .with(&PARAMETERS)
+        .says(
+            "A month's report",
+            "Rows in the order of the console's page, the dearest first. With `format=csv` it is the console's file. Streamed: \
+             `row_count` and `totals` come last.",
+        ),
+    ]
+}
+
 /// What a report can be asked for.
-pub(super) const PARAMETERS: [&str; 9] = [
+const PARAMETERS: [&str; 9] = [
     "month", "by", "tenant", "user", "key", "model", "priority", "tag", "format",
 ];
 /// What a report by tag is not combined with.
@@ -30,7 +50,7 @@ enum Format {
 }
 
 /// One calendar month; the present one unless told otherwise.
-pub(super) async fn monthly(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Response, Problem> {
+async fn monthly(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Response, Problem> {
     let zone = api.control.settings().await?.settings.time_zone;
     let query = &call.query;
     let mut fields = Fields::default();

@@ -1,9 +1,10 @@
 //! Requests that ran: lists, and one with its tries, its adjustments and how its cost was made.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::{Extension, Json};
 use domain::adjustments::Figures;
 use domain::ledger::{Adjustment, Settlement};
+use domain::management_tokens::Permission::LedgerRead;
 use domain::money::{Nanos, decimal};
 use domain::prices::{Price, PriceLine};
 use serde_json::{Map, Value, json};
@@ -13,32 +14,42 @@ use super::Api;
 use super::call::Call;
 use super::entries::{Listed, named, page};
 use super::problem::Problem;
+use super::route::{Answered, Route};
 use crate::adjustments::adjusted;
 use crate::usage_json::money;
 
+/// What there is of settlements.
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/api/v1/settlements", LedgerRead, Answered::One("Settlements"), list)
+            .with(&PARAMETERS)
+            .says(
+            "Requests that ran",
+            "The newest first. Entries that arrive meanwhile are on no later page, but for requests that took long: read with `until` \
+             at a report's `complete_until` to meet every one.",
+        ),
+        Route::get("/api/v1/settlements/{id}", LedgerRead, Answered::One("SettlementInFull"), show)
+            .says("One request that ran", "With its tries, its adjustments and how its cost was made."),
+    ]
+}
+
 /// What a list can be narrowed to.
-pub(super) const PARAMETERS: [&str; 11] = [
+const PARAMETERS: [&str; 11] = [
     "from", "until", "tenant", "key", "user", "model", "request", "outcome", "tag", "limit", "cursor",
 ];
 /// Decimals of tokens times rate: nano-units per million tokens.
 const EXACT_PLACES: u32 = 15;
 
 /// The newest first.
-pub(super) async fn list(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
+async fn list(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
     let Listed { filter, after, limit } = Listed::read(&api, &call).await?;
     let entries = api.control.settlements(&call.actor, &filter, after, limit).await?;
     page(&api, entries, |entry| Value::Object(settlement(entry))).await
 }
 
 /// One, with everything about it.
-pub(super) async fn show(
-    State(api): State<Api>,
-    Extension(call): Extension<Call>,
-    Path(id): Path<String>,
-) -> Result<Json<Value>, Problem> {
-    let Ok(id) = id.parse() else {
-        return Err(Problem::not_found("a settlement has the id of its request, a UUID"));
-    };
+async fn show(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
+    let id = call.id("settlement")?;
     let filter = EntryFilter {
         request: Some(id),
         ..EntryFilter::default()

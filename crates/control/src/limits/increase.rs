@@ -15,6 +15,7 @@ use super::{changed, require_version, shown};
 use crate::audit::Change;
 use crate::fields::Fields;
 use crate::{Actor, Control, ControlError, commit};
+use domain::management_tokens::Permission;
 
 /// How far ahead the last day of an increase may be.
 pub const INCREASE_DAYS_MAX: u64 = 366;
@@ -104,6 +105,7 @@ impl Control {
         draft: &IncreaseDraft,
         now: DateTime<Utc>,
     ) -> Result<i64, ControlError> {
+        actor.require_permission(Permission::LimitsWrite)?;
         actor.require_operator()?;
         let zone = self.zone().await?;
         let mut transaction = self.store.begin().await?;
@@ -137,6 +139,7 @@ impl Control {
         id: LimitId,
         now: DateTime<Utc>,
     ) -> Result<i64, ControlError> {
+        actor.require_permission(Permission::LimitsWrite)?;
         actor.require_operator()?;
         let mut transaction = self.store.begin().await?;
         let rows = limits::lock(&mut transaction, target).await?;

@@ -1,0 +1,193 @@
+//! Keys: read, issued, changed, revoked. A key's text is in the answer that issues it, and in no other.
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use chrono::{DateTime, Utc};
+use domain::ids::{KeyId, PersonId, TenantId};
+use domain::management_tokens::Permission::{KeysRead, KeysWrite};
+use domain::priority::Priority;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::keys::{KeyFilter, KeyRow};
+
+use super::Api;
+use super::body::present;
+use super::call::Call;
+use super::entries::{cursor, cursor_text};
+use super::pages::PAGE_MAX;
+use super::problem::Problem;
+use super::route::{Answered, Asked, Route};
+use crate::fields::Fields;
+use crate::keys::{Expiry, KeyDraft, KeyOwner};
+
+/// What there is of keys.
+pub(super) fn routes() -> Vec<Route> {
+    const PATH: &str = "/api/v1/keys";
+    const ONE: &str = "/api/v1/keys/{id}";
+    vec![
+        Route::get(PATH, KeysRead, Answered::Page("Key"), list)
+            .with(&["tenant", "owner", "containing", "includes_revoked", "limit", "cursor"])
+            .says("Keys", "The latest issued first, without their secrets."),
+        Route::get(ONE, KeysRead, Answered::One("Key"), show).says("One key", "Without its secret."),
+        Route::post(
+            PATH,
+            KeysWrite,
+            Asked::Shape("NewKey"),
+            Answered::Created("IssuedKey"),
+            issue,
+        )
+        .known_by_key()
+        .says(
+            "Issue a key",
+            "The answer holds its text, once: only a hash is kept. A call that is repeated with the same id or idempotency \
+             key issues no second one: it is answered with 409 and the id of the key that exists. Where its text was lost with \
+             the answer, revoke that one and issue another.",
+        ),
+        Route::patch(
+            ONE,
+            KeysWrite,
+            Asked::Shape("KeyChange"),
+            Answered::One("Key"),
+            change,
+        )
+        .says("Change a key", "Fields that are absent stay as they are."),
+        Route::delete(ONE, KeysWrite, revoke).says(
+            "Revoke a key",
+            "For good: its requests are refused within a second. Doing so again changes nothing.",
+        ),
+    ]
+}
+
+#[derive(Deserialize)]
+struct NewKey {
+    #[serde(default)]
+    id: String,
+    tenant_id: TenantId,
+    owner_id: Option<PersonId>,
+    name: String,
+    #[serde(default)]
+    priority: Priority,
+    allowed_models: Option<Vec<String>>,
+    #[serde(default)]
+    may_name_users: bool,
+    #[serde(default)]
+    degrades: bool,
+    expires_at: Option<DateTime<Utc>>,
+}
+
+#[derive(Deserialize)]
+struct KeyChange {
+    version: i64,
+    name: Option<String>,
+    priority: Option<Priority>,
+    #[serde(default, deserialize_with = "present")]
+    allowed_models: Option<Option<Vec<String>>>,
+    may_name_users: Option<bool>,
+    degrades: Option<bool>,
+    #[serde(default, deserialize_with = "present")]
+    expires_at: Option<Option<DateTime<Utc>>>,
+}
+
+async fn list(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
+    let query = &call.query;
+    let mut fields = Fields::default();
+    let limit = query.limit(&mut fields, PAGE_MAX);
+    let filter = KeyFilter {
+        tenant_id: query.id(&mut fields, "tenant"),
+        owner_id: query.id(&mut fields, "owner"),
+        includes_revoked: query.flag(&mut fields, "includes_revoked"),
+        containing: query.text(&mut fields, "containing"),
+        before: cursor(&call, &mut fields).map(|(at, id)| (at, id.into())),
+        count: i64::from(limit) + 1,
+    };
+    fields.check()?;
+    let mut rows = api.control.keys(&call.actor, filter).await?;
+    let has_more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let next = rows.last().filter(|_| has_more);
+    Ok(Json(json!({
+        "entries": rows.iter().map(key).collect::<Value>(),
+        "next_cursor": next.map(|row| cursor_text(row.created_at, row.id.into())),
+    })))
+}
+
+async fn show(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
+    let id = call.id("key")?;
+    Ok(Json(key(&api.control.key(&call.actor, id).await?)))
+}
+
+async fn issue(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<(StatusCode, Json<Value>), Problem> {
+    let new: NewKey = call.body()?;
+    let mut fields = Fields::default();
+    let id = call.made_id("key", &new.id, &mut fields);
+    fields.check()?;
+    let draft = KeyDraft {
+        name: new.name,
+        priority: new.priority,
+        allowed_models: new.allowed_models,
+        may_name_users: new.may_name_users,
+        degrades: new.degrades,
+        expiry: expiry(new.expires_at),
+    };
+    let owner = new.owner_id.map_or(KeyOwner::Service, KeyOwner::Person);
+    let id = KeyId(id.unwrap_or_default());
+    let issued = api
+        .control
+        .issue_key_as(&call.actor, id, new.tenant_id, owner, &draft, call.now)
+        .await?;
+    let mut value = key(&issued.row);
+    value["text"] = json!(issued.text.reveal());
+    Ok((StatusCode::CREATED, Json(value)))
+}
+
+async fn change(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
+    let id = call.id("key")?;
+    let change: KeyChange = call.body()?;
+    let row = api.control.key_within_reach(&call.actor, id).await?;
+    let draft = KeyDraft {
+        name: change.name.unwrap_or(row.name),
+        priority: change.priority.unwrap_or(row.priority),
+        allowed_models: change.allowed_models.unwrap_or(row.allowed_models),
+        may_name_users: change.may_name_users.unwrap_or(row.may_name_users),
+        degrades: change.degrades.unwrap_or(row.degrades),
+        expiry: expiry(change.expires_at.unwrap_or(row.expires_at)),
+    };
+    let changed = api
+        .control
+        .edit_key(&call.actor, id, change.version, &draft, call.now)
+        .await?;
+    Ok(Json(key(&changed)))
+}
+
+async fn revoke(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<StatusCode, Problem> {
+    let id = call.id("key")?;
+    api.control.revoke_key(&call.actor, id, call.now).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn expiry(at: Option<DateTime<Utc>>) -> Expiry {
+    at.map_or(Expiry::Never, Expiry::At)
+}
+
+fn key(row: &KeyRow) -> Value {
+    json!({
+        "id": row.id,
+        "public_id": row.public_id,
+        "tenant_id": row.tenant_id,
+        "tenant_name": row.tenant_name,
+        "owner_id": row.owner_id,
+        "owner_name": row.owner_name,
+        "owner_email": row.owner_email,
+        "name": row.name,
+        "priority": row.priority,
+        "allowed_models": row.allowed_models,
+        "may_name_users": row.may_name_users,
+        "degrades": row.degrades,
+        "expires_at": row.expires_at,
+        "revoked_at": row.revoked_at,
+        "created_at": row.created_at,
+        "created_by": row.created_by,
+        "version": row.version,
+    })
+}
