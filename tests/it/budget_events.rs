@@ -553,7 +553,7 @@ async fn thresholds_are_set_at_the_console_and_what_is_wrong_is_said() {
     let edit = operator.page.link("Edit");
     let form = operator.visit(&edit).await.form("/console/limits/edit");
     assert_eq!(form.value("thresholds"), "25, 90");
-    operator.send(&form.fill("thresholds", "")).await;
+    operator.save(&form.fill("thresholds", "")).await;
     let view = tollgate
         .control()
         .limits_of(&tollgate.actor(), &of_tenant(tenant))

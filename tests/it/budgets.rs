@@ -74,7 +74,7 @@ impl Shop {
     async fn set(&mut self, tokens: &str) {
         let address = format!("/limits?of=tenant:{}", self.tenant);
         let form = self.operator.visit(&address).await.form("/console/limits/set");
-        self.operator.send(&form.fill("monthly_tokens", tokens)).await;
+        self.operator.save(&form.fill("monthly_tokens", tokens)).await;
         assert_eq!(self.operator.page.notices(), ["Saved."]);
     }
 
@@ -83,7 +83,7 @@ impl Shop {
         self.operator.visit(&format!("/limits?of=tenant:{}", self.tenant)).await;
         let edit = self.operator.page.link("Edit");
         let form = self.operator.visit(&edit).await.form("/console/limits/edit");
-        self.operator.send(&form.choose("mode", mode)).await;
+        self.operator.save(&form.choose("mode", mode)).await;
         assert_eq!(self.operator.page.notices(), ["Saved."]);
     }
 }

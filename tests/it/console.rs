@@ -271,7 +271,7 @@ async fn of_two_people_who_edit_one_tenant_the_second_is_told() {
     let mut second = Window::person(&tollgate, Role::Operator, None).await;
     let form = first.visit(&address).await.form("/console/tenants/edit");
     let late = second.visit(&address).await.form("/console/tenants/edit");
-    first.send(&form.fill("monthly_cost", "20")).await;
+    first.save(&form.fill("monthly_cost", "20")).await;
     assert_eq!(first.page.notices(), ["Saved."]);
 
     // Another field, and yet: the form would put back the budget that was there before.
@@ -291,9 +291,17 @@ async fn of_two_people_who_edit_one_tenant_the_second_is_told() {
         (again.value("monthly_cost"), again.value("requests_per_minute")),
         ("", "30")
     );
+    // What is stored stands beside what was entered, so that the second save undoes nothing unseen.
+    assert_eq!(page.texts(".now"), ["Now: 20.00", "Now: empty"]);
+    assert_eq!(page.text("#monthly_cost-now"), "Now: 20.00");
 
     // Knowing that, the second may replace it.
-    second.send(&again).await;
+    let asked = second.send(&again).await;
+    let changes = asked.table(&["Limit", "Now", "Then"]);
+    assert_eq!(changes.cell("Budget per month", "Now"), "USD 20.00");
+    assert_eq!(changes.cell("Budget per month", "Then"), "no limit");
+    let confirm = asked.forms(&again.action).swap_remove(0);
+    second.send(&confirm).await;
     assert_eq!(second.page.notices(), ["Saved."]);
     let stored = first.visit(&address).await.form("/console/tenants/edit");
     assert_eq!(
@@ -597,4 +605,67 @@ async fn a_revoked_key_stays_in_sight_and_a_closed_account_is_out_at_once() {
     assert_eq!(auditor.visit("/").await.path(), "/sign-in");
     let page = auditor.sign_in("auditor@example.com", PASSWORD).await;
     assert_eq!(page.path(), "/sign-in");
+}
+
+#[tokio::test]
+async fn pages_are_compressed_but_those_that_show_a_secret_or_are_for_strangers() {
+    let tollgate = Tollgate::start().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let tenant = tollgate.tenant("Research", NodeLimits::default()).await;
+    let accepts = [("accept-encoding", "gzip")];
+    let encoding = async |window: &mut Window, address: &str| {
+        let browser = &mut window.browser;
+        let answer = browser.send(Method::GET, address, &accepts, Bytes::new()).await;
+        assert_eq!(answer.status, 200, "{address}");
+        answer.header("content-encoding").to_owned()
+    };
+    for address in ["/", "/tenants", "/tenants?find=research", "/audit", "/settings"] {
+        assert_eq!(encoding(&mut operator, address).await, "gzip", "{address}");
+    }
+    let form = operator
+        .visit(&format!("/keys/new?tenant={tenant}"))
+        .await
+        .form("/console/keys/issue");
+    let form = form.fill("name", "ci");
+    operator.browser.post_form(&form.action, &form.data()).await;
+    for address in ["/keys/issued", "/settings/webhook"] {
+        assert_eq!(encoding(&mut operator, address).await, "", "{address}");
+    }
+    let mut stranger = Window::open(&tollgate, "/sign-in").await;
+    assert_eq!(encoding(&mut stranger, "/sign-in").await, "");
+}
+
+#[tokio::test]
+async fn what_cannot_be_taken_back_at_once_says_first_what_happens() {
+    let tollgate = Tollgate::start().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let tenant = tollgate.tenant("Research", NodeLimits::default()).await;
+    let page = operator.visit(&format!("/tenants/{tenant}")).await;
+    let told = page.text("details:has(form[action='/console/tenants/suspend'])");
+    assert!(
+        told.contains("tenant_suspended") && told.contains("Suspend Research"),
+        "{told}"
+    );
+    let upstreams = operator.visit("/upstreams").await.links();
+    let upstream = upstreams
+        .into_iter()
+        .find(|link| link.starts_with("/upstreams/0"))
+        .expect("an upstream");
+    let told = operator
+        .visit(&upstream)
+        .await
+        .text("details:has(input[name=is_disabled])");
+    // The only model of the installation has no other upstream.
+    assert!(told.contains("1 model is routed to it."), "{told}");
+    assert!(told.contains("have no other upstream in use"), "{told}");
+    let models = operator.visit("/models").await.links();
+    let model = models
+        .into_iter()
+        .find(|link| link.starts_with("/models/edit"))
+        .expect("a model");
+    let told = operator
+        .visit(&model)
+        .await
+        .text("details:has(input[name=is_disabled])");
+    assert!(told.contains("hidden from callers"), "{told}");
 }

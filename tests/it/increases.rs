@@ -160,7 +160,7 @@ async fn an_increase_is_changed_and_ended_early_on_every_gateway() {
     );
     // The limit itself is edited beside it, and keeps it.
     let edit = operator.page.form("/console/limits/edit").fill("value", "800");
-    operator.send(&edit).await;
+    operator.save(&edit).await;
     assert_eq!(operator.page.notices(), ["Saved."]);
     assert_eq!(budget(tollgate, tenant).await.value_at(Utc::now()), 5_000);
 

@@ -93,7 +93,7 @@ async fn choose_plan(operator: &mut Window, tenant: TenantId, name: &str) {
         .visit(&format!("/tenants/{tenant}"))
         .await
         .form("/console/tenants/edit");
-    operator.send(&form.choose("plan_id", name)).await;
+    operator.save(&form.choose("plan_id", name)).await;
     assert_eq!(operator.page.notices(), ["Saved."]);
 }
 
@@ -124,7 +124,7 @@ async fn a_tenant_has_its_plans_limits_and_its_own_replace_them() {
     let limits = page.table(&["For", "Limits"]).links[0].clone();
     let form = operator.visit(&limits).await.form("/console/limits/set");
     assert_eq!(operator.page.heading(), "Limits of each tenant on the plan Free");
-    operator.send(&form.fill("requests_per_minute", "2")).await;
+    operator.save(&form.fill("requests_per_minute", "2")).await;
 
     let tenant = tenant_on(&tollgate, "Small", None).await;
     let key = tollgate.issue(tenant).await.text.reveal().to_owned();
@@ -152,7 +152,7 @@ async fn a_tenant_has_its_plans_limits_and_its_own_replace_them() {
 
     // Its own limit takes the plan's place, and goes again.
     let form = operator.page.form("/console/tenants/edit");
-    let page = operator.send(&form.fill("requests_per_minute", "3")).await;
+    let page = operator.save(&form.fill("requests_per_minute", "3")).await;
     let rows = page.table(&IN_FORCE).rows;
     assert_eq!(
         rows,
@@ -166,7 +166,7 @@ async fn a_tenant_has_its_plans_limits_and_its_own_replace_them() {
     tollgate.in_force().await;
     assert_eq!(admitted(&tollgate, &key, 3).await, 1, "two of three were used before");
     let form = operator.page.form("/console/tenants/edit");
-    operator.send(&form.fill("requests_per_minute", "")).await;
+    operator.save(&form.fill("requests_per_minute", "")).await;
     tollgate.in_force().await;
     assert_eq!(admitted(&tollgate, &key, 2).await, 0);
 
@@ -407,7 +407,7 @@ async fn every_kind_of_limit_is_made_changed_and_removed() {
         ("1000", "Rehearse: refuses nothing")
     );
     let page = operator
-        .send(&form.fill("value", "5").choose("mode", "Enforce: refuses"))
+        .save(&form.fill("value", "5").choose("mode", "Enforce: refuses"))
         .await;
     assert_eq!(page.notices(), ["Saved."]);
     let requests = page.table(&LIMITS);
@@ -448,7 +448,7 @@ async fn a_limit_of_one_model_and_window_is_what_is_enforced() {
     assert_eq!(admitted(&tollgate, &key, 3).await, 2);
     let edit = operator.page.table(&LIMITS).links[0].clone();
     let form = operator.visit(&edit).await.form("/console/limits/edit");
-    operator.send(&form.choose("mode", "Rehearse: refuses nothing")).await;
+    operator.save(&form.choose("mode", "Rehearse: refuses nothing")).await;
     tollgate.in_force().await;
     assert_eq!(admitted(&tollgate, &key, 3).await, 3);
 }
@@ -918,7 +918,7 @@ async fn a_limit_that_was_changed_meanwhile_is_not_written_over() {
     let edit = operator.visit("/limits?of=global").await.table(&LIMITS).links[0].clone();
     let remove = operator.page.form("/console/limits/remove");
     let form = operator.visit(&edit).await.form("/console/limits/edit");
-    operator.send(&form.clone().fill("value", "600")).await;
+    operator.save(&form.clone().fill("value", "600")).await;
     let page = operator.send(&form.fill("value", "700")).await;
     assert!(
         page.notices()[0].starts_with("Somebody else changed this"),

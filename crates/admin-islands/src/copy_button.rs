@@ -24,7 +24,8 @@ impl Copied {
     }
 }
 
-/// A button that copies the text of the element whose id is `target`. Stays hidden where scripts do not run.
+/// A button that copies the text of the element whose id is `target`. Where scripts do not run its place stays empty; the page
+/// does not move when they do.
 #[island]
 pub fn CopyButton(
     /// Id of the element whose text is copied.
@@ -41,7 +42,7 @@ pub fn CopyButton(
     };
     view! {
         <span class="copy">
-            <button type="button" class="button" hidden=move || !is_live.get() on:click=copy>
+            <button type="button" class="button" class:copy-waiting=move || !is_live.get() on:click=copy>
                 {label}
             </button>
             <span role="status">{move || copied.get().message()}</span>

@@ -58,6 +58,8 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/connect") view=pages::connect::view ssr=SsrMode::Async />
                 <Route path=path!("/budget-events") view=pages::budget_events::view ssr=SsrMode::Async />
                 <Route path=path!("/alerts") view=pages::alerts::view ssr=SsrMode::Async />
+                <Route path=path!("/audit") view=pages::audit::list ssr=SsrMode::Async />
+                <Route path=path!("/audit/:id") view=pages::audit::entry ssr=SsrMode::Async />
                 <Route path=path!("/settings") view=pages::settings::view ssr=SsrMode::Async />
                 <Route path=path!("/settings/webhook") view=pages::webhook::view ssr=SsrMode::Async />
                 <Route path=path!("/settings/webhook/secret") view=pages::webhook::secret ssr=SsrMode::Async />

@@ -32,9 +32,10 @@ const QUIET_BAR: RGBColor = RGBColor(5, 5, 5);
 #[error("the chart could not be drawn: {0}")]
 pub struct ChartError(String);
 
-/// One bar per day, as an SVG element that a figure's caption describes (`labelled_by` is the caption's id).
-pub fn daily_bars(days: &[(NaiveDate, Nanos)], labelled_by: &str) -> Result<String, ChartError> {
-    daily_bars_beside(days, &[], labelled_by)
+/// One bar per day, as an SVG element that a figure's caption describes (`labelled_by` is the caption's id, `title`
+/// what is shown where the pointer rests).
+pub fn daily_bars(days: &[(NaiveDate, Nanos)], labelled_by: &str, title: &str) -> Result<String, ChartError> {
+    daily_bars_beside(days, &[], labelled_by, title)
 }
 
 /// The same before quiet bars of an earlier month: its first day stands behind the first day, and so on.
@@ -42,10 +43,11 @@ pub fn daily_bars_beside(
     days: &[(NaiveDate, Nanos)],
     earlier: &[Nanos],
     labelled_by: &str,
+    title: &str,
 ) -> Result<String, ChartError> {
     let mut svg = String::new();
     draw(days, earlier, &mut svg).map_err(|error| ChartError(error.to_string()))?;
-    Ok(dress(&svg, labelled_by))
+    Ok(dress(&svg, labelled_by, title))
 }
 
 fn draw(days: &[(NaiveDate, Nanos)], earlier: &[Nanos], svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
@@ -131,14 +133,25 @@ fn scale_label(value: f64, top: f64) -> String {
 }
 
 /// Colours become custom properties; the drawing takes the width of its frame and says what it is.
-fn dress(svg: &str, labelled_by: &str) -> String {
+fn dress(svg: &str, labelled_by: &str, title: &str) -> String {
     let size = format!("width=\"{}\" height=\"{}\" ", SIZE.0, SIZE.1);
     let named = format!("role=\"img\" aria-labelledby=\"{labelled_by}\" ");
-    COLOURS
-        .iter()
-        .fold(svg.replacen(&size, &named, 1), |svg, (_, placeholder, property)| {
-            svg.replace(placeholder, property)
-        })
+    let svg = svg.replacen(&size, &named, 1);
+    // The title has to be the first thing within the drawing.
+    let svg = match svg
+        .find("<svg")
+        .and_then(|start| Some(start + svg[start..].find('>')? + 1))
+    {
+        Some(inside) => format!("{}<title>{}</title>{}", &svg[..inside], escaped(title), &svg[inside..]),
+        None => svg,
+    };
+    COLOURS.iter().fold(svg, |svg, (_, placeholder, property)| {
+        svg.replace(placeholder, property)
+    })
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use control::FieldError;
 use leptos::prelude::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
 /// A form that was refused, on its way back to the person who filled it in.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub struct Draft {
     /// Whether what it is about was changed by somebody else meanwhile.
     #[serde(default)]
     pub is_conflict: bool,
+    /// Whether nothing is wrong with it, and the page is to show what it would change.
+    #[serde(default)]
+    pub is_preview: bool,
 }
 
 /// A password, credential or token on its way in. It is not shown, not logged, and does not come back with a refused form.
@@ -57,22 +61,64 @@ pub struct Filled<F> {
     errors: Vec<(String, String)>,
     is_draft: bool,
     is_conflict: bool,
+    is_preview: bool,
+    /// After a conflict: what is stored now, by field.
+    stored: serde_json::Map<String, Value>,
 }
 
-impl<F: DeserializeOwned> Filled<F> {
-    /// The draft's values if it belongs to the form with this action, else `fresh` ones.
+impl<F: DeserializeOwned + Serialize> Filled<F> {
+    /// The draft's values if it belongs to the form with this action, else `fresh` ones. After a conflict fields show both.
     pub fn new(draft: Option<Draft>, action: &str, fresh: impl FnOnce() -> F) -> Self {
         let draft = draft.filter(|draft| draft.action == action);
-        let is_conflict = draft.as_ref().is_some_and(|draft| draft.is_conflict);
-        match draft.and_then(|draft| Some((serde_json::from_value(draft.values).ok()?, draft.errors))) {
-            Some((values, errors)) => Self {
-                values,
-                errors,
-                is_draft: true,
-                is_conflict,
-            },
-            None => Self::blank(fresh()),
+        let read = draft.and_then(|draft| Some((serde_json::from_value(draft.values.clone()).ok()?, draft)));
+        let Some((values, draft)) = read else {
+            return Self::blank(fresh());
+        };
+        let stored = if draft.is_conflict {
+            fields_of(&fresh())
+        } else {
+            serde_json::Map::new()
+        };
+        Self {
+            values,
+            errors: draft.errors,
+            is_draft: true,
+            is_conflict: draft.is_conflict,
+            is_preview: draft.is_preview,
+            stored,
         }
+    }
+}
+
+impl<F: Serialize> Filled<F> {
+    /// Everything that was entered as hidden fields, for a second step that sends it again. The step itself is left out.
+    pub fn hidden(&self) -> AnyView {
+        fields_of(&self.values)
+            .into_iter()
+            .filter(|(name, _)| name != STEP)
+            .flat_map(|(name, value)| match value {
+                Value::Array(values) => values.into_iter().map(|value| (format!("{name}[]"), value)).collect(),
+                value => vec![(name, value)],
+            })
+            .filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())))
+            .map(|(name, value)| view! { <input type="hidden" name=name value=value /> })
+            .collect_view()
+            .into_any()
+    }
+}
+
+/// The field of forms in two steps: absent in the first, [`CONFIRMED`] or [`BACK`] in the second.
+pub const STEP: &str = "step";
+/// What was shown is to be done.
+pub const CONFIRMED: &str = "confirmed";
+/// The form is wanted again, as it was filled in.
+pub const BACK: &str = "back";
+
+/// A form's fields by name. Forms are flat: texts, and lists of texts.
+fn fields_of<F: Serialize>(values: &F) -> serde_json::Map<String, Value> {
+    match serde_json::to_value(values) {
+        Ok(Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
     }
 }
 
@@ -84,7 +130,20 @@ impl<F> Filled<F> {
             errors: Vec::new(),
             is_draft: false,
             is_conflict: false,
+            is_preview: false,
+            stored: serde_json::Map::new(),
         }
+    }
+
+    /// Whether the page is to show what the form would change, instead of the form.
+    pub fn is_preview(&self) -> bool {
+        self.is_preview
+    }
+
+    /// After a conflict: what is stored now, where that is not what was entered.
+    fn now(&self, name: &str, entered: &str) -> Option<String> {
+        let stored = self.stored.get(name)?.as_str()?;
+        (stored != entered).then(|| stored.to_owned())
     }
 
     /// A form that the same request refuses: filters.
@@ -97,6 +156,8 @@ impl<F> Filled<F> {
                 .collect(),
             is_draft: true,
             is_conflict: false,
+            is_preview: false,
+            stored: serde_json::Map::new(),
         }
     }
 
@@ -138,8 +199,12 @@ impl<F> Filled<F> {
 
     /// A field of one line.
     pub fn text(&self, field: Field, value: &str) -> AnyView {
+        let now = self.now(field.name, value).map(|stored| match stored.as_str() {
+            "" => "Now: empty".to_owned(),
+            stored => format!("Now: {stored}"),
+        });
         let value = value.to_owned();
-        self.framed(field, |field, described_by, is_invalid| {
+        self.framed(field, now, |field, described_by, is_invalid| {
             view! {
                 <input
                     class="input"
@@ -163,8 +228,12 @@ impl<F> Filled<F> {
 
     /// A choice of one. Options are value and text.
     pub fn select(&self, field: Field, value: &str, options: Vec<(String, String)>) -> AnyView {
+        let now = self.now(field.name, value).map(|stored| {
+            let text = options.iter().find(|(value, _)| *value == stored).map(|(_, text)| text);
+            format!("Now: {}", text.unwrap_or(&stored))
+        });
         let chosen = value.to_owned();
-        self.framed(field, |field, described_by, is_invalid| {
+        self.framed(field, now, |field, described_by, is_invalid| {
             let options = options
                 .into_iter()
                 .map(|(value, text)| {
@@ -213,6 +282,15 @@ impl<F> Filled<F> {
                 }
             })
             .collect_view();
+        let stored = self.stored.get(field.name).and_then(Value::as_array);
+        let now = stored
+            .map(|stored| stored.iter().filter_map(Value::as_str).collect::<Vec<_>>())
+            .filter(|stored| *stored != chosen)
+            .map(|stored| match stored.as_slice() {
+                [] => "Now: none".to_owned(),
+                stored => format!("Now: {}", stored.join(", ")),
+            })
+            .map(|now| view! { <span class="now">{now}</span> });
         let label_id = format!("{}-label", field.name);
         let label = label_id.clone();
         view! {
@@ -222,6 +300,7 @@ impl<F> Filled<F> {
                 </span>
                 {hint}
                 {error}
+                {now}
                 <div class="check-list">{boxes}</div>
             </div>
         }
@@ -280,6 +359,10 @@ impl<F> Filled<F> {
     pub fn check(&self, field: Field, is_checked: bool) -> AnyView {
         let hint_id = format!("{}-hint", field.name);
         let described_by = field.hint.is_some().then(|| hint_id.clone());
+        let now = self
+            .now(field.name, if is_checked { "on" } else { "" })
+            .map(|stored| if stored.is_empty() { "Now: no" } else { "Now: yes" })
+            .map(|now| view! { <span class="now">{now}</span> });
         let hint = field
             .hint
             .clone()
@@ -290,19 +373,26 @@ impl<F> Filled<F> {
                     <input type="checkbox" name=field.name value="on" checked=is_checked aria-describedby=described_by />
                     <span>{field.label}</span>
                 </label>
+                {now}
                 {hint}
             </div>
         }
         .into_any()
     }
 
-    fn framed(&self, field: Field, control: impl FnOnce(Field, Option<String>, bool) -> AnyView) -> AnyView {
+    fn framed(
+        &self,
+        field: Field,
+        now: Option<String>,
+        control: impl FnOnce(Field, Option<String>, bool) -> AnyView,
+    ) -> AnyView {
         let name = field.name;
         let error = self.error(name);
         let is_invalid = error.is_some();
-        let (hint_id, error_id) = (format!("{name}-hint"), format!("{name}-error"));
+        let (hint_id, error_id, now_id) = (format!("{name}-hint"), format!("{name}-error"), format!("{name}-now"));
         let described_by: Vec<String> = [
             error.is_some().then(|| error_id.clone()),
+            now.is_some().then(|| now_id.clone()),
             field.hint.is_some().then(|| hint_id.clone()),
         ]
         .into_iter()
@@ -319,6 +409,7 @@ impl<F> Filled<F> {
             <div class="field">
                 <label for=name>{label}</label>
                 {control(field, described_by, is_invalid)}
+                {now.map(|now| view! { <span class="now" id=now_id>{now}</span> })}
                 {error}
                 {hint}
             </div>

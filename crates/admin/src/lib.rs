@@ -25,6 +25,7 @@ pub mod shell;
 pub mod state;
 pub mod submit;
 pub mod table;
+pub mod tables;
 pub mod visit;
 
 pub use router::router;

@@ -134,10 +134,14 @@ fn notice_of(attention: Attention) -> AnyView {
 }
 
 fn messages(visit: &Visit) -> AnyView {
+    let link = visit
+        .notice_link
+        .clone()
+        .map(|(href, text)| view! { " " <a href=href>{text}</a> });
     let notice = visit
         .notice
         .clone()
-        .map(|notice| view! { <p class="notice notice-good" role="status">{notice}</p> });
+        .map(|notice| view! { <p class="notice notice-good" role="status"><span>{notice} {link}</span></p> });
     let problem = visit
         .problem
         .clone()

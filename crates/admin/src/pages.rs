@@ -6,6 +6,7 @@
 
 pub mod adjustments;
 pub mod alerts;
+pub mod audit;
 pub mod budget_events;
 pub mod catalogue;
 pub mod connect;

@@ -1,5 +1,6 @@
 //! The console as one axum router: pages, forms, the browser's files, the CSV.
 
+use axum::body::HttpBody;
 use axum::extract::Request;
 use axum::middleware;
 use axum::response::Response;
@@ -9,6 +10,7 @@ use leptos::prelude::*;
 use leptos_axum::{LeptosRoutes, generate_route_list};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::Predicate;
 use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::services::{ServeDir, ServeFile};
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -18,6 +20,7 @@ use crate::app::App;
 use crate::error::{self, PageError};
 use crate::pages::{adjustments, reports};
 use crate::state::AdminState;
+use crate::visit::WithoutSecret;
 use crate::{live, protection, session, shell, visit};
 
 /// The longest form, in bytes.
@@ -54,7 +57,22 @@ pub fn router<S: SessionStore + Clone>(state: AdminState, sessions: S) -> Router
     pages
         .merge(live)
         .layer(middleware::from_fn(protection::secure_headers))
+        .layer(CompressionLayer::new().compress_when(PagesWithoutSecret))
         .merge(files(&state))
+}
+
+/// Pages that show no secret. From how long a compressed page is, whoever chooses a part of it (a link with a search in it)
+/// could guess what else is on it (BREACH); so pages with secrets, those of strangers, and everything that is no page stay as
+/// they are. The nonce of the content security policy is another one each time.
+#[derive(Clone, Copy)]
+struct PagesWithoutSecret;
+
+impl Predicate for PagesWithoutSecret {
+    fn should_compress<B: HttpBody>(&self, response: &http::Response<B>) -> bool {
+        let kind = response.headers().get(http::header::CONTENT_TYPE);
+        let is_page = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
+        is_page && response.extensions().get::<WithoutSecret>().is_some()
+    }
 }
 
 /// The browser's files, unchanged. Browsers ask each time whether they are still the same: their names stay when their

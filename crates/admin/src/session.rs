@@ -19,6 +19,7 @@ const SIGNED_IN_AT: &str = "signed_in_at";
 const SEEN_AT: &str = "seen_at";
 const DRAFT: &str = "draft";
 const NOTICE: &str = "notice";
+const NOTICE_LINK: &str = "notice_link";
 const PROBLEM: &str = "problem";
 const SECRET: &str = "secret";
 
@@ -106,6 +107,11 @@ pub async fn keep_notice(session: &Session, notice: String) -> Result<(), PageEr
     put(session, NOTICE, notice).await
 }
 
+/// Keeps a link that stands behind the notice: where it leads, and what it says.
+pub async fn keep_notice_link(session: &Session, link: (String, String)) -> Result<(), PageError> {
+    put(session, NOTICE_LINK, link).await
+}
+
 /// Keeps why a button did nothing for the next page.
 pub async fn keep_problem(session: &Session, problem: String) -> Result<(), PageError> {
     put(session, PROBLEM, problem).await
@@ -118,6 +124,8 @@ pub struct Messages {
     pub draft: Option<Draft>,
     /// What was done.
     pub notice: Option<String>,
+    /// What can be done about that: where it leads, and what it says.
+    pub notice_link: Option<(String, String)>,
     /// Why nothing was done.
     pub problem: Option<String>,
 }
@@ -127,6 +135,7 @@ pub async fn take_messages(session: &Session) -> Result<Messages, PageError> {
     Ok(Messages {
         draft: take(session, DRAFT).await?,
         notice: take(session, NOTICE).await?,
+        notice_link: take(session, NOTICE_LINK).await?,
         problem: take(session, PROBLEM).await?,
     })
 }

@@ -179,12 +179,13 @@ enum Place {
     People,
     Connect,
     Alerts,
+    Audit,
     Settings,
     Status,
 }
 
 impl Place {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::Overview,
         Self::QuotaTree,
         Self::Explain,
@@ -201,6 +202,7 @@ impl Place {
         Self::People,
         Self::Connect,
         Self::Alerts,
+        Self::Audit,
         Self::Settings,
         Self::Status,
     ];
@@ -223,6 +225,7 @@ impl Place {
             Self::People => "/people",
             Self::Connect => "/connect",
             Self::Alerts => "/alerts",
+            Self::Audit => "/audit",
             Self::Settings => "/settings",
             Self::Status => "/status",
         }
@@ -253,6 +256,7 @@ impl Place {
             Self::People => "People",
             Self::Connect => "How to connect",
             Self::Alerts => "Alerts",
+            Self::Audit => "Audit log",
             Self::Settings => "Settings",
             Self::Status => "Status",
         }
@@ -268,7 +272,7 @@ impl Place {
             | Self::Queue
             | Self::Ledger
             | Self::Connect => true,
-            Self::Tenants | Self::Priorities | Self::Reports | Self::People => !visitor.is_member(),
+            Self::Tenants | Self::Priorities | Self::Reports | Self::People | Self::Audit => !visitor.is_member(),
             Self::Plans
             | Self::Models
             | Self::Upstreams

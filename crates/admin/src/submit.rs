@@ -20,12 +20,13 @@ use crate::visit::Visit;
 
 /// What an editor is told whose form was overtaken.
 const CONFLICT: &str = "Somebody else changed this while you were editing, so nothing was saved. Below is what you \
-                        entered; save again to replace what is stored now, or load the page again to see it.";
+                        entered, and what is stored now where that is another value; save again to replace it.";
 
 /// A form that was dealt with.
 pub struct Done {
     to: String,
     notice: Option<String>,
+    link: Option<(String, String)>,
 }
 
 impl Done {
@@ -34,6 +35,7 @@ impl Done {
         Self {
             to: to.into(),
             notice: None,
+            link: None,
         }
     }
 
@@ -42,7 +44,27 @@ impl Done {
         Self {
             to: to.into(),
             notice: Some(notice.into()),
+            link: None,
         }
+    }
+
+    /// The same with a link behind what is said.
+    pub fn with_link(self, href: String, text: impl Into<String>) -> Self {
+        Self {
+            link: Some((href, text.into())),
+            ..self
+        }
+    }
+
+    /// Keeps what is to be said for the next page.
+    async fn keep(&self, visit: &Visit) -> Result<(), PageError> {
+        if let Some(notice) = &self.notice {
+            session::keep_notice(&visit.session, notice.clone()).await?;
+        }
+        if let Some(link) = &self.link {
+            session::keep_notice_link(&visit.session, link.clone()).await?;
+        }
+        Ok(())
     }
 }
 
@@ -55,6 +77,10 @@ pub enum Refused {
     Form(String),
     /// Somebody else changed meanwhile what the form is about.
     Conflict,
+    /// Nothing is wrong: the page is to show what it would change, and ask.
+    Unconfirmed,
+    /// What it would change was shown, and the form is wanted again.
+    Back,
     /// There is no way back to the form.
     Page(PageError),
 }
@@ -122,11 +148,7 @@ where
     let (visit, response) = request()?;
     let problem = match operation(visit.clone()).await {
         Ok(done) => {
-            let kept = match done.notice {
-                Some(notice) => session::keep_notice(&visit.session, notice).await,
-                None => Ok(()),
-            };
-            match kept {
+            match done.keep(&visit).await {
                 Ok(()) => see_other(&visit, &response, &done.to),
                 Err(error) => visit.fail(error),
             }
@@ -142,6 +164,10 @@ where
             .collect::<Vec<_>>()
             .join(" "),
         Err(Refused::Form(message)) => message,
+        Err(Refused::Unconfirmed | Refused::Back) => {
+            visit.fail(PageError::Malformed);
+            return Ok(());
+        }
         Err(Refused::Conflict) => {
             "Somebody else changed this meanwhile, so nothing was done. Look at it again first.".to_owned()
         }
@@ -167,11 +193,10 @@ async fn answer<F: Serialize>(
     form: &F,
     ended: Result<Done, Refused>,
 ) -> Result<String, PageError> {
-    let (errors, is_conflict) = match ended {
+    let (mut is_conflict, mut is_preview) = (false, false);
+    let errors = match ended {
         Ok(done) => {
-            if let Some(notice) = done.notice {
-                session::keep_notice(&visit.session, notice).await?;
-            }
+            done.keep(visit).await?;
             return Ok(done.to);
         }
         Err(Refused::Page(error)) => return Err(error),
@@ -179,10 +204,18 @@ async fn answer<F: Serialize>(
             let errors = fields
                 .into_iter()
                 .map(|error| (error.field.into_owned(), sentence(&error.message)));
-            (errors.collect(), false)
+            errors.collect()
         }
-        Err(Refused::Form(message)) => (vec![(String::new(), message)], false),
-        Err(Refused::Conflict) => (vec![(String::new(), CONFLICT.to_owned())], true),
+        Err(Refused::Form(message)) => vec![(String::new(), message)],
+        Err(Refused::Conflict) => {
+            is_conflict = true;
+            vec![(String::new(), CONFLICT.to_owned())]
+        }
+        Err(Refused::Unconfirmed) => {
+            is_preview = true;
+            Vec::new()
+        }
+        Err(Refused::Back) => Vec::new(),
     };
     let draft = Draft {
         action: action.to_owned(),
@@ -190,6 +223,7 @@ async fn answer<F: Serialize>(
         values: serde_json::to_value(form).map_err(|_| PageError::Internal)?,
         errors,
         is_conflict,
+        is_preview,
     };
     session::keep_draft(&visit.session, draft).await?;
     Ok(back.to_owned())

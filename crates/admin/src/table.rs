@@ -7,6 +7,64 @@ use leptos::prelude::*;
 pub struct Column {
     title: Oco<'static, str>,
     is_number: bool,
+    sort: Option<SortLink>,
+}
+
+/// Where a heading leads that orders the table by its column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SortLink {
+    /// The address of the table in that order.
+    pub href: String,
+    /// How it is ordered by this column now, if it is.
+    pub state: Option<Direction>,
+}
+
+/// Which way a table is ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The smallest first.
+    Ascending,
+    /// The largest first.
+    Descending,
+}
+
+impl Direction {
+    /// The word in addresses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ascending => "asc",
+            Self::Descending => "desc",
+        }
+    }
+
+    /// The direction with this word.
+    pub fn read(word: &str) -> Option<Self> {
+        [Self::Ascending, Self::Descending]
+            .into_iter()
+            .find(|direction| direction.as_str() == word)
+    }
+
+    fn aria(self) -> &'static str {
+        match self {
+            Self::Ascending => "ascending",
+            Self::Descending => "descending",
+        }
+    }
+}
+
+impl Column {
+    /// What it is called.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// The same with a heading that orders the table.
+    pub fn sorted(self, sort: SortLink) -> Self {
+        Self {
+            sort: Some(sort),
+            ..self
+        }
+    }
 }
 
 /// A column of words.
@@ -14,6 +72,7 @@ pub fn words(title: impl Into<Oco<'static, str>>) -> Column {
     Column {
         title: title.into(),
         is_number: false,
+        sort: None,
     }
 }
 
@@ -22,6 +81,7 @@ pub fn figures(title: impl Into<Oco<'static, str>>) -> Column {
     Column {
         title: title.into(),
         is_number: true,
+        sort: None,
     }
 }
 
@@ -38,9 +98,15 @@ pub fn table_with_foot(caption: impl Into<String>, columns: &[Column], rows: Vec
         .iter()
         .map(|column| {
             let class = column.is_number.then_some("number");
+            let state = column.sort.as_ref().and_then(|sort| sort.state).map(Direction::aria);
+            let title = column.title.clone();
+            let heading = match &column.sort {
+                Some(sort) => view! { <a class="sort" href=sort.href.clone()>{title}</a> }.into_any(),
+                None => title.into_any(),
+            };
             view! {
-                <th scope="col" class=class>
-                    {column.title.clone()}
+                <th scope="col" class=class aria-sort=state>
+                    {heading}
                 </th>
             }
         })

@@ -2,6 +2,7 @@
 //! any page or form, so that both find the same answers.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -105,12 +106,16 @@ pub struct Visit {
     pub draft: Option<Draft>,
     /// What was just done.
     pub notice: Option<String>,
+    /// What can be done about that: where it leads, and what it says.
+    pub notice_link: Option<(String, String)>,
     /// Why the last button did nothing.
     pub problem: Option<String>,
     /// The session.
     pub session: Session,
     /// Set by a form that could not be dealt with; the answer is then the error's page.
     failure: Arc<OnceLock<PageError>>,
+    /// Set by a page that shows a secret.
+    has_secret: Arc<AtomicBool>,
 }
 
 impl Visit {
@@ -154,11 +159,17 @@ impl Visit {
 
     /// The secret that waits to be shown once. Only a page that is really shown uses it up: a HEAD request shows nothing.
     pub async fn take_secret<T: DeserializeOwned>(&self) -> Result<Option<T>, PageError> {
+        self.shows_secret();
         if self.is_page {
             session::take_secret(&self.session, self.now()).await
         } else {
             Ok(None)
         }
+    }
+
+    /// Says that the page shows a secret. What is sent of it must not depend on how the secret compresses.
+    pub fn shows_secret(&self) {
+        self.has_secret.store(true, Ordering::Relaxed);
     }
 
     /// Makes the answer to this request the error's page.
@@ -186,12 +197,17 @@ pub async fn layer(State(state): State<AdminState>, session: Session, mut reques
     if visit.visitor.is_none() && !OPEN_PATHS.contains(&visit.path()) {
         return to_the_door(&visit, &method);
     }
-    let failure = visit.failure.clone();
+    let (failure, has_secret) = (visit.failure.clone(), visit.has_secret.clone());
     let seen_by = visit.visitor.as_ref().and_then(|visitor| visitor.actor.person_id());
+    // What strangers are shown may hold the token of their link.
+    let is_inside = visit.visitor.is_some() && method == Method::GET;
     request.extensions_mut().insert(visit);
     let mut response = next.run(request).await;
     if let Some(person) = seen_by {
         response.extensions_mut().insert(SeenBy(person));
+    }
+    if is_inside && !has_secret.load(Ordering::Relaxed) {
+        response.extensions_mut().insert(WithoutSecret);
     }
     match failure.get() {
         Some(error) => error::document(error),
@@ -200,6 +216,10 @@ pub async fn layer(State(state): State<AdminState>, session: Session, mut reques
         None => response,
     }
 }
+
+/// Stands with answers to people who are signed in that show no secret.
+#[derive(Clone, Copy, Debug)]
+pub struct WithoutSecret;
 
 /// What a request says of itself.
 struct Arrival {
@@ -236,9 +256,11 @@ async fn begin(state: AdminState, session: Session, arrival: Arrival) -> Result<
         visitor,
         peer,
         notice: messages.notice,
+        notice_link: messages.notice_link,
         problem: messages.problem,
         session,
         failure: Arc::default(),
+        has_secret: Arc::default(),
     })
 }
 

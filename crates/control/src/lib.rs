@@ -13,6 +13,7 @@ pub mod api;
 pub mod audit;
 pub mod budget_events;
 pub mod catalogue;
+pub mod checklist;
 pub mod early_retries;
 pub mod error;
 pub mod estimates;

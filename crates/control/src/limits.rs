@@ -4,6 +4,7 @@
 mod draft;
 mod increase;
 mod plain;
+mod preview;
 
 use chrono::{DateTime, Utc};
 use domain::ids::{KeyId, LimitId};
@@ -22,6 +23,7 @@ use domain::management_tokens::Permission;
 pub use draft::{CONCURRENCY_MAX, LimitDraft, LimitText, REQUEST_SECONDS_MAX, WINDOW_SECONDS_MAX};
 pub use increase::{INCREASE_DAYS_MAX, INCREASE_REASON_CHARS_MAX, IncreaseDraft, IncreaseText, last_day};
 pub use plain::{NodeLimits, NodeLimitsText, field_of, is_plain};
+pub use preview::{Affected, LimitChange, LimitsPreview};
 
 use draft::check_draft;
 use plain::plain;

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use domain::ids::TenantId;
 use domain::limits::{Class, Limit, Scope, Slot, effective};
+use store::limit_tree::LimitTree;
 
 use crate::actor::Reach;
 use crate::{Actor, Control, ControlError};
@@ -105,41 +106,45 @@ impl Control {
             Reach::Tenant(own) => Some(own),
             Reach::Own(..) => return Err(ControlError::Forbidden),
         };
-        let tree = self.store.limit_tree(now).await?;
-        let mut below: HashMap<(TenantId, Class), Allowances> = HashMap::new();
-        for sum in tree.below_tenants {
-            let allowances = below.entry((sum.tenant_id, sum.each)).or_default();
-            allowances.add(sum.slot, sum.sum, sum.count);
-        }
-        let mut tenants = Allowances::default();
-        let mut found = Vec::new();
-        for tenant in &tree.tenants {
-            let of_plan = tenant.plan_id.and_then(|plan| tree.plans.get(&plan));
-            let limits = effective([&tenant.own].into_iter().chain(of_plan).map(|limits| &limits[..]));
-            tenants.add_child(&limits, now);
-            if only.is_some_and(|own| own != tenant.id) {
-                continue;
-            }
-            for each in [Class::User, Class::Key] {
-                if let Some(allowances) = below.get(&(tenant.id, each)) {
-                    found.extend(oversubscribed(
-                        &Scope::Tenant(tenant.id),
-                        &limits,
-                        each,
-                        allowances,
-                        now,
-                    ));
-                }
-            }
-        }
-        if only.is_none() {
-            found.splice(
-                ..0,
-                oversubscribed(&Scope::Global, &tree.global, Class::Tenant, &tenants, now),
-            );
-        }
-        Ok(found)
+        Ok(found_in(&self.store.limit_tree(now).await?, only, now))
     }
+}
+
+/// Every parent of this tree whose children may use more than it has, or one tenant alone.
+pub(crate) fn found_in(tree: &LimitTree, only: Option<TenantId>, now: DateTime<Utc>) -> Vec<Oversubscription> {
+    let mut below: HashMap<(TenantId, Class), Allowances> = HashMap::new();
+    for sum in &tree.below_tenants {
+        let allowances = below.entry((sum.tenant_id, sum.each)).or_default();
+        allowances.add(sum.slot.clone(), sum.sum, sum.count);
+    }
+    let mut tenants = Allowances::default();
+    let mut found = Vec::new();
+    for tenant in &tree.tenants {
+        let of_plan = tenant.plan_id.and_then(|plan| tree.plans.get(&plan));
+        let limits = effective([&tenant.own].into_iter().chain(of_plan).map(|limits| &limits[..]));
+        tenants.add_child(&limits, now);
+        if only.is_some_and(|own| own != tenant.id) {
+            continue;
+        }
+        for each in [Class::User, Class::Key] {
+            if let Some(allowances) = below.get(&(tenant.id, each)) {
+                found.extend(oversubscribed(
+                    &Scope::Tenant(tenant.id),
+                    &limits,
+                    each,
+                    allowances,
+                    now,
+                ));
+            }
+        }
+    }
+    if only.is_none() {
+        found.splice(
+            ..0,
+            oversubscribed(&Scope::Global, &tree.global, Class::Tenant, &tenants, now),
+        );
+    }
+    found
 }
 
 #[cfg(test)]

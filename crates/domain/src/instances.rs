@@ -58,6 +58,45 @@ pub struct InstanceStatus {
     pub breakers: Vec<BreakerStatus>,
     /// Jobs that run here.
     pub jobs_running: u64,
+    /// How the gateway was set up; absent where it does not tell.
+    #[serde(deserialize_with = "understood_setup")]
+    pub setup: Option<Setup>,
+    /// By how much its clock is ahead of Postgres's, in milliseconds; below zero behind. Absent while that is not known.
+    pub clock_ahead_ms: Option<i64>,
+    /// What Redis does when its memory is full, in Redis's word; absent without Redis, and where it does not tell.
+    pub redis_eviction: Option<String>,
+}
+
+/// How a gateway was set up, as far as that decides whether it is fit for production.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Whether it runs on the private Postgres under its data directory.
+    pub has_private_postgres: bool,
+    /// What its data directory lies on.
+    pub data_dir: DataDirKind,
+    /// Whether it was given the secret key, and did not make one.
+    pub has_given_secret_key: bool,
+    /// How people reach its console, as it was told: scheme and host; absent where it was not told.
+    pub public_origin: Option<String>,
+    /// How long a request may take altogether, in milliseconds.
+    pub request_timeout_ms: u64,
+}
+
+/// What a data directory lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataDirKind {
+    /// A disk or volume that stays.
+    Disk,
+    /// Memory (`tmpfs`): gone when the machine or container stops.
+    Memory,
+    /// A container's own layer (`overlay`): gone with the container.
+    Overlay,
+    /// A directory for temporary files, which are deleted by themselves.
+    Temporary,
+    /// Not to be found out, or a word of a later version.
+    #[serde(other)]
+    Unknown,
 }
 
 impl InstanceStatus {
@@ -110,6 +149,12 @@ where
         .into_iter()
         .filter_map(|element| serde_json::from_value(element).ok())
         .collect())
+}
+
+/// The same of the setup.
+fn understood_setup<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Setup>, D::Error> {
+    let setup = Option::<serde_json::Value>::deserialize(deserializer)?;
+    Ok(setup.and_then(|setup| serde_json::from_value(setup).ok()))
 }
 
 /// Reasons that a status lists, at most.

@@ -33,6 +33,7 @@
 pub mod adjustments;
 pub mod alerts;
 pub mod budget_events;
+pub mod checklist;
 pub mod error_chain;
 pub mod estimate;
 pub mod ids;

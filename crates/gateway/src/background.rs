@@ -263,6 +263,7 @@ async fn report(gateway: Arc<Gateway>) {
         ticks.tick().await;
         if round.is_multiple_of(QUARANTINE_ROUNDS) {
             gateway.count_quarantined().await;
+            gateway.look_at_redis().await;
         }
         gateway.count_closed_budgets().await;
         let status = gateway.status();
@@ -270,7 +271,9 @@ async fn report(gateway: Arc<Gateway>) {
         gateway.watch_status(&status);
         let seen_at = gateway.clock.now().wall;
         // Postgres away is noticed and logged by whoever reads the policy.
-        let _ = gateway.store.report_instance(&gateway.instance, seen_at, &status).await;
+        if let Ok(theirs) = gateway.store.report_instance(&gateway.instance, seen_at, &status).await {
+            gateway.compare_clocks(seen_at, theirs, gateway.clock.now().wall);
+        }
     }
 }
 

@@ -45,12 +45,13 @@ mod waits;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, Utc};
 use domain::error_chain::chain;
 use domain::ids::{KeyId, RequestId};
+use domain::instances::Setup;
 use http::HeaderMap;
 use ledger::Journal;
 use limits::{Admission, Denial, Hold, Limits, Now};
@@ -83,6 +84,7 @@ use queue::Queue;
 use quirks::Quirks;
 use rejections::Rejections;
 use room::Room;
+use status::Surroundings;
 
 /// Called at every [`Step`] of a request that was admitted. Tests fail here on purpose.
 pub type AfterAdmission = Arc<dyn Fn(RequestId, Step) + Send + Sync>;
@@ -116,6 +118,8 @@ pub struct Parts {
     pub client: upstream::Client,
     /// Bounds of the queue.
     pub queue: QueueSettings,
+    /// How the gateway was set up, for its status.
+    pub setup: Setup,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
@@ -160,6 +164,8 @@ pub struct Gateway {
     /// Budgets of the policy without a base, when last counted.
     pub(crate) closed_budgets: AtomicU64,
     pub(crate) quarantined: AtomicU64,
+    pub(crate) setup: Setup,
+    pub(crate) surroundings: Mutex<Surroundings>,
     started_at: DateTime<Utc>,
     random: Arc<dyn Random>,
     after_admission: Option<AfterAdmission>,
@@ -243,6 +249,8 @@ impl Gateway {
             flights: Flights::default(),
             closed_budgets: AtomicU64::new(0),
             quarantined: AtomicU64::new(0),
+            setup: parts.setup,
+            surroundings: Mutex::default(),
             random: parts.random,
             after_admission: parts.after_admission,
         })

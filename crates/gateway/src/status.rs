@@ -1,7 +1,9 @@
 //! What a gateway says about itself: for the instances table, readiness and metrics.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use chrono::{DateTime, Utc};
 use domain::alerts::AlertKind;
 use domain::instances::{Degraded, InstanceStatus};
 
@@ -14,7 +16,36 @@ const POLICY_STALE_MS: u64 = 5_000;
 /// A journal whose oldest record waits longer is called lagging, in milliseconds.
 const JOURNAL_LAGGING_MS: u64 = 30_000;
 
+/// What was last found out about Postgres and Redis, beside the requests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Surroundings {
+    /// By how much this clock is ahead of Postgres's, in milliseconds.
+    pub(crate) clock_ahead_ms: Option<i64>,
+    /// What Redis does when its memory is full.
+    pub(crate) redis_eviction: Option<String>,
+}
+
 impl Gateway {
+    fn surroundings(&self) -> Surroundings {
+        self.surroundings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks Redis what it does when its memory is full. While it does not answer, what it said last stands.
+    pub(crate) async fn look_at_redis(&self) {
+        if let Some(eviction) = self.limits.eviction().await {
+            let mut surroundings = self.surroundings.lock().unwrap_or_else(PoisonError::into_inner);
+            surroundings.redis_eviction = Some(eviction);
+        }
+    }
+
+    /// Compares the clocks: Postgres said `theirs` at some moment between `before` and `after`.
+    pub(crate) fn compare_clocks(&self, before: DateTime<Utc>, theirs: DateTime<Utc>, after: DateTime<Utc>) {
+        let ours = before + (after - before) / 2;
+        let ahead_ms = (ours - theirs).num_milliseconds();
+        let mut surroundings = self.surroundings.lock().unwrap_or_else(PoisonError::into_inner);
+        surroundings.clock_ahead_ms = Some(ahead_ms);
+    }
+
     /// The live status.
     pub fn status(&self) -> InstanceStatus {
         let journal = self.journal.status(self.clock.now().wall);
@@ -85,6 +116,7 @@ impl Gateway {
                 ),
             );
         }
+        let surroundings = self.surroundings();
         InstanceStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: Some(self.started_at),
@@ -103,6 +135,9 @@ impl Gateway {
             complete_until: Some(journal.complete_until),
             queue: self.queue.status(self.clock.now()),
             jobs_running: self.jobs.count_running() as u64,
+            setup: Some(self.setup.clone()),
+            clock_ahead_ms: surroundings.clock_ahead_ms,
+            redis_eviction: surroundings.redis_eviction,
             breakers: self.breaker_statuses(self.clock.now()),
         }
     }

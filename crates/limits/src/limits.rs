@@ -144,6 +144,14 @@ impl Limits {
         }
     }
 
+    /// What a shared store does when its memory is full, in its own word; `None` where it does not tell, and in memory.
+    pub async fn eviction(&self) -> Option<String> {
+        match &self.store {
+            Store::Memory(_) => None,
+            Store::Redis(store) => store.shared.eviction().await,
+        }
+    }
+
     /// What is wrong with how the shared store is set up, in words.
     pub async fn complaint(&self) -> Option<String> {
         match &self.store {

@@ -29,6 +29,9 @@ pub enum Command {
     Demo(DemoArgs),
     /// Bring the database schema up to date, and stop.
     Migrate(DatabaseArgs),
+    /// Look whether the installation is fit for production, and print what is to be done. Reads what gateways that run have
+    /// written. Ends with 0 if all is good, with 1 if something is to be done, with 2 if it could not look.
+    Doctor(DatabaseArgs),
     /// Check and export the ledger.
     Ledger {
         /// What to do with the ledger.

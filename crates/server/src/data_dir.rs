@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use domain::instances::DataDirKind;
 use store::random::{self, SystemRandom};
 use store::sealing::SecretKey;
 
@@ -52,6 +53,13 @@ impl DataDir {
         &self.path
     }
 
+    /// What it lies on, as far as this system tells.
+    pub fn kind(&self) -> DataDirKind {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        kind_of(&mounts, &path)
+    }
+
     /// The secret key: `given`, or the one kept here, or a new one that is kept here with mode 0600.
     pub fn secret_key(&self, given: Option<&str>) -> anyhow::Result<SecretKey> {
         if let Some(given) = given {
@@ -76,6 +84,37 @@ impl DataDir {
             bail!("TOLLGATE_INSTANCE is 1 to 64 letters, digits, '-', '_' or '.'; {name:?} is not");
         }
         Ok(name)
+    }
+}
+
+/// Directories whose content is deleted by itself.
+const TEMPORARY: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
+
+/// What `path` lies on, by the lines of `/proc/self/mountinfo`: the last of the mounts whose place is the longest part of it.
+fn kind_of(mounts: &str, path: &Path) -> DataDirKind {
+    let mount = mounts
+        .lines()
+        .filter_map(|line| {
+            let (mount, system) = line.split_once(" - ")?;
+            let place = mount.split(' ').nth(4)?.replace("\\040", " ");
+            let kind = system.split(' ').next()?;
+            path.starts_with(&place).then_some((place, kind))
+        })
+        .max_by_key(|(place, _)| place.len());
+    let Some((place, kind)) = mount else {
+        return DataDirKind::Unknown;
+    };
+    match kind {
+        "tmpfs" | "ramfs" => DataDirKind::Memory,
+        "overlay" | "aufs" => DataDirKind::Overlay,
+        // A volume that is mounted below such a directory stays.
+        _ if TEMPORARY
+            .iter()
+            .any(|temporary| path.starts_with(temporary) && Path::new(temporary).starts_with(&place)) =>
+        {
+            DataDirKind::Temporary
+        }
+        _ => DataDirKind::Disk,
     }
 }
 

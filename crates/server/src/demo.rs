@@ -88,6 +88,8 @@ pub async fn demo(args: DemoArgs) -> anyhow::Result<()> {
         gateway_url: None,
         database_url: Some(postgres.url().to_owned()),
         secret_key: data_dir.secret_key(None)?,
+        has_given_secret_key: false,
+        has_private_postgres: true,
         time_zone: Some(TIME_ZONE),
         currency: None,
         instance: data_dir.instance(None)?,

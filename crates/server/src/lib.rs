@@ -5,6 +5,7 @@
 pub mod config;
 pub mod data_dir;
 pub mod demo;
+pub mod doctor;
 pub mod embedded_postgres;
 pub mod health;
 pub mod ledger;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use server::config::{Cli, Command, LedgerCommand, OperatorCommand, TokenCommand};
 use server::logging::{self, LogFormat};
-use server::{demo, ledger, ledger_export, operator, serve, token};
+use server::{demo, doctor, ledger, ledger_export, operator, serve, token};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -21,6 +21,10 @@ async fn main() -> ExitCode {
         Command::Migrate(args) => {
             logging::start(LogFormat::Text, "warn");
             serve::migrate(args).await
+        }
+        Command::Doctor(args) => {
+            logging::start(LogFormat::Text, "error");
+            return doctor::doctor(args).await;
         }
         Command::Ledger {
             command: LedgerCommand::Verify(args),

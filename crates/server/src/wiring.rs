@@ -17,6 +17,7 @@ use axum::response::{IntoResponse as _, Response};
 use chrono::Utc;
 use control::Control;
 use domain::error_chain::chain;
+use domain::instances::Setup;
 use domain::policy::Settings as PolicySettings;
 use domain::prices::Unpriced;
 use futures_util::FutureExt as _;
@@ -81,6 +82,10 @@ pub struct Settings {
     pub redis: Option<RedisSettings>,
     /// The installation's secret key.
     pub secret_key: SecretKey,
+    /// Whether that was given, and not made here.
+    pub has_given_secret_key: bool,
+    /// Whether Postgres is a private one under the data directory, by whomever it was started.
+    pub has_private_postgres: bool,
     /// The billing time zone; what the database says, or UTC, if absent.
     pub time_zone: Option<chrono_tz::Tz>,
     /// The billing currency; what the database says, or USD, if absent.
@@ -194,6 +199,16 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     }
 
     // Data plane and control plane.
+    let setup = Setup {
+        has_private_postgres: settings.has_private_postgres,
+        data_dir: settings.data_dir.kind(),
+        has_given_secret_key: settings.has_given_secret_key,
+        public_origin: settings
+            .public_url
+            .as_ref()
+            .map(|url| url.origin().ascii_serialization()),
+        request_timeout_ms: settings.upstream_timeouts.total_ms,
+    };
     let limits = match &settings.redis {
         Some(redis) => Limits::redis(settings.limits, redis, &settings.instance)?,
         None => Limits::memory(settings.limits),
@@ -207,6 +222,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         limits,
         client: upstream::Client::new(settings.upstream_timeouts),
         queue: settings.queue,
+        setup,
         clock: Arc::clone(&settings.clock),
         random: Arc::clone(&random),
         recovered_seq,

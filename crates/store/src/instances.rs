@@ -22,28 +22,37 @@ pub struct Instance {
     pub status: InstanceStatus,
 }
 
+/// How Postgres archives its log, from which it can be restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogArchiving {
+    /// When it last succeeded.
+    pub last_archived_at: Option<DateTime<Utc>>,
+    /// When it last failed.
+    pub last_failed_at: Option<DateTime<Utc>>,
+}
+
 impl Store {
-    /// Writes a gateway's status.
+    /// Writes a gateway's status, and answers by Postgres's clock.
     pub async fn report_instance(
         &self,
         instance: &str,
         seen_at: DateTime<Utc>,
         status: &InstanceStatus,
-    ) -> Result<(), StoreError> {
+    ) -> Result<DateTime<Utc>, StoreError> {
         let status = serde_json::to_value(status).map_err(|_| StoreError::Value {
             column: "instances.status",
         })?;
         in_time(REPORT_WAIT_MS, async {
-            sqlx::query!(
+            Ok(sqlx::query_scalar!(
                 "insert into instances (instance, seen_at, status) values ($1, $2, $3)
-             on conflict (instance) do update set seen_at = excluded.seen_at, status = excluded.status",
+             on conflict (instance) do update set seen_at = excluded.seen_at, status = excluded.status
+             returning clock_timestamp() as \"at!\"",
                 instance,
                 seen_at,
                 status,
             )
-            .execute(self.pool())
-            .await?;
-            Ok(())
+            .fetch_one(self.pool())
+            .await?)
         })
         .await
     }
@@ -57,6 +66,20 @@ impl Store {
             Ok(())
         })
         .await
+    }
+
+    /// What Postgres itself says of archiving its log; `None` where it archives nothing.
+    pub async fn log_archiving(&self) -> Result<Option<LogArchiving>, StoreError> {
+        let row = sqlx::query!(
+            r#"select current_setting('archive_mode') <> 'off' as "is_on!", last_archived_time, last_failed_time
+               from pg_stat_archiver"#
+        )
+        .fetch_one(self.pool())
+        .await?;
+        Ok(row.is_on.then_some(LogArchiving {
+            last_archived_at: row.last_archived_time,
+            last_failed_at: row.last_failed_time,
+        }))
     }
 
     /// Gateways, the most recently seen first; at most [`INSTANCES_MAX`].

@@ -56,7 +56,8 @@ impl Store {
         let rows = sqlx::query_as!(
             Columns,
             "select tenants.id, tenants.name, tenants.plan_id, tenants.priority_ceiling, tenants.has_strict_budgets,
-                    tenants.suspended_at, tenants.created_at, tenants.version, plans.name as \"plan_name?\",
+                    tenants.keys_per_person, tenants.key_months_max, tenants.member_priority_ceiling,
+                    tenants.member_models, tenants.suspended_at, tenants.created_at, tenants.version, plans.name as \"plan_name?\",
                     plans.priority_ceiling as \"plan_priority_ceiling?\"
              from tenants
              left join plans on plans.id = tenants.plan_id and plans.removed_at is null

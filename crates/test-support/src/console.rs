@@ -102,6 +102,16 @@ impl Window {
         &self.page
     }
 
+    /// Sends a form that shows what it would change, and confirms that. What changes nothing, or is refused, asks nothing.
+    pub async fn save(&mut self, form: &Form) -> &Page {
+        self.send(form).await;
+        if self.page.texts("#confirm").is_empty() {
+            return &self.page;
+        }
+        let confirm = self.page.forms(&form.action).swap_remove(0);
+        self.send(&confirm).await
+    }
+
     /// Signs in.
     ///
     /// # Panics

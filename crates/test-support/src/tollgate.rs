@@ -494,6 +494,8 @@ impl Common {
             data_dir: DataDir::open(data_dir).expect("a data directory"),
             database_url: Some(self.database_url.clone()),
             secret_key: SecretKey::from_bytes(SECRET_KEY),
+            has_given_secret_key: true,
+            has_private_postgres: false,
             time_zone: self.time_zone,
             currency: self.currency.clone(),
             instance: instance.to_owned(),

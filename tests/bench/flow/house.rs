@@ -139,6 +139,8 @@ impl House {
             gateway_url: None,
             data_dir: DataDir::open(data_dir.path())?,
             database_url: Some(self.database.url().to_owned()),
+            has_private_postgres: false,
+            has_given_secret_key: true,
             secret_key: SecretKey::from_bytes([7; 32]),
             time_zone: None,
             currency: None,

@@ -11,7 +11,7 @@ fn days(amounts: &[i64]) -> Vec<(NaiveDate, Nanos)> {
 
 #[test]
 fn every_colour_is_a_custom_property() {
-    let svg = daily_bars(&days(&[3, 0, 12]), "title").unwrap();
+    let svg = daily_bars(&days(&[3, 0, 12]), "title", "Spend & more").unwrap();
     assert!(svg.contains("var(--chart-bar)"));
     assert!(svg.contains("var(--chart-text)"));
     assert!(!svg.contains('#'), "a fixed colour is left: {svg}");
@@ -23,16 +23,17 @@ fn every_colour_is_a_custom_property() {
 
 #[test]
 fn it_scales_and_says_what_it_is() {
-    let svg = daily_bars(&days(&[1]), "spend-title").unwrap();
+    let svg = daily_bars(&days(&[1]), "spend-title", "Spend & more").unwrap();
     assert!(svg.contains("aria-labelledby=\"spend-title\""));
+    assert!(svg.contains("<title>Spend &amp; more</title>"));
     assert!(svg.contains("viewBox=\"0 0 760 240\""));
     assert!(!svg.contains("width=\"760\" height=\"240\" viewBox"));
 }
 
 #[test]
 fn days_without_spend_and_no_days_at_all_are_drawn() {
-    assert!(daily_bars(&days(&[0, 0]), "title").is_ok());
-    assert!(daily_bars(&[], "title").is_ok());
+    assert!(daily_bars(&days(&[0, 0]), "title", "Spend & more").is_ok());
+    assert!(daily_bars(&[], "title", "Spend & more").is_ok());
 }
 
 #[test]

@@ -580,7 +580,7 @@ fn confirm_correction(
             {table::table(
                 "Nothing is booked yet.",
                 &[
-                    words(""),
+                    words("Figure"),
                     figures("Settled"),
                     figures("Adjusted before"),
                     figures("This adjustment"),

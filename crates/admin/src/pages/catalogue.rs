@@ -232,7 +232,7 @@ fn section(
             <h2>{provider(dialect)}</h2>
             {upstream}
             {table::table(
-                format!("List prices in {currency} per million tokens."),
+                format!("{}: list prices in {currency} per million tokens.", provider(dialect)),
                 &[
                     words("Model"),
                     words("Here"),

@@ -54,7 +54,13 @@ pub fn view() -> AnyView {
             })
             .collect::<Vec<_>>();
         let listed = if rows.is_empty() {
-            table::empty("No models are offered yet.", ().into_any())
+            table::empty(
+                "No models are offered yet. An operator makes them, with an upstream and a price.",
+                visitor
+                    .is_operator()
+                    .then(|| view! { <a class="button" href="/models">"Models and prices"</a> })
+                    .into_any(),
+            )
         } else {
             table::table(
                 format!("Prices are in {} per million tokens.", visit.format.currency()),

@@ -15,7 +15,7 @@ use domain::ids::{KeyId, PersonId, TenantId};
 use domain::key_rules::KeyRules;
 use domain::key_text::masked;
 use domain::key_warnings::KeyEnding;
-use domain::limits::Scope;
+use domain::limits::{Scope, Target};
 use domain::priority::Priority;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
@@ -25,6 +25,7 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page, id_of_path};
+use crate::pages::audit;
 use crate::pages::connect::snippets;
 use crate::session;
 use crate::shell;
@@ -67,7 +68,7 @@ pub fn list() -> AnyView {
             )
         };
         let listed = if keys.is_empty() {
-            table::empty("No keys here yet.", ().into_any())
+            nothing_listed(visitor, &wanted)
         } else {
             let now = visit.now();
             let months = visit.state.control.key_months(&visitor.actor, &keys, now).await?;
@@ -102,10 +103,33 @@ pub fn list() -> AnyView {
     })
 }
 
+/// What stands in place of a list without keys: the next step.
+fn nothing_listed(visitor: &Visitor, wanted: &Wanted) -> AnyView {
+    if wanted.tenant.is_some() || !wanted.find.is_empty() || wanted.before.is_some() {
+        return table::empty(
+            "No key matches. Take a filter away, or show revoked keys too.",
+            view! { <a class="button" href="/keys">"Show all"</a> }.into_any(),
+        );
+    }
+    if !visitor.issues_keys() {
+        return table::empty("No keys yet. Operators and managers issue them.", ().into_any());
+    }
+    table::empty(
+        "No keys yet. A program sends its key with each request, as it would send one of the provider's: issue one for each program, \
+         so that its use is told apart and it can be revoked alone.",
+        view! {
+            <a class="button" href="/keys/new">"Issue the first key"</a>
+            <a class="button" href="/connect">"How to connect"</a>
+        }
+        .into_any(),
+    )
+}
+
 /// What the list's address asks for.
 struct Wanted {
     tenant: Option<TenantId>,
     includes_revoked: bool,
+    find: String,
     before: Option<(DateTime<Utc>, KeyId)>,
 }
 
@@ -118,6 +142,7 @@ impl Wanted {
         Ok(Self {
             tenant: parsed(visit.query("tenant"))?,
             includes_revoked: visit.query("revoked").is_some(),
+            find: visit.query("find").unwrap_or_default().trim().to_owned(),
             before,
         })
     }
@@ -126,6 +151,7 @@ impl Wanted {
         KeyFilter {
             tenant_id: self.tenant,
             includes_revoked: self.includes_revoked,
+            containing: Some(self.find.clone()).filter(|find| !find.is_empty()),
             before: self.before,
             // One more tells whether there is another page.
             count: i64::try_from(KEYS_PER_PAGE + 1).unwrap_or(KEYS_PAGE_MAX),
@@ -145,6 +171,7 @@ impl Wanted {
             &[
                 ("tenant", &self.tenant_text()),
                 ("revoked", revoked),
+                ("find", &self.find),
                 ("before", &before),
             ],
         )
@@ -179,6 +206,7 @@ async fn filters(visit: &Visit, visitor: &Visitor, wanted: &Wanted) -> Result<An
     Ok(view! {
         <form class="filters" method="get" action="/keys">
             {tenants}
+            {form.text(Field::new("find", "Find among the keys"), &wanted.find)}
             {form.check(Field::new("revoked", "Show revoked keys too"), wanted.includes_revoked)}
             <div class="actions">
                 <button class="button" type="submit">"Show"</button>
@@ -638,6 +666,7 @@ pub fn detail() -> AnyView {
             <a class="button" href=limits>"Limits"</a>
             {is_changeable.then(|| check_form(id, false))}
             {is_changeable.then(|| view! { <a class="button" href=rotate>"Rotate"</a> })}
+            {audit::history_of_target(visitor, &Target::Node(Scope::Key(id)))}
             {is_changeable.then(|| view! { <a class="button button-danger" href=revoke>"Revoke"</a> })}
         };
         let editor = if is_changeable {

@@ -1,6 +1,7 @@
 //! The limits of a node or class: the plain ones in one form, all of them in a table, and proposals for those that are
 //! missing.
 
+pub(in crate::pages) mod confirm;
 pub mod increase;
 pub mod one;
 mod proposals;
@@ -10,6 +11,7 @@ mod words;
 use control::fields::Fields;
 use control::limits::{NodeLimitsText, NodeLimitsView, field_of};
 use control::oversubscription::Oversubscription;
+use control::rows::Spent;
 use domain::limits::{Class, Dimension, Limit, Scope, Target};
 use domain::priority::Priority;
 use leptos::prelude::*;
@@ -20,6 +22,7 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::Format;
 use crate::page::{self, Page};
+use crate::pages::audit;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, figures, words as texts};
@@ -27,6 +30,7 @@ use crate::visit::{Visit, Visitor, address};
 
 pub use words::{dimension_name, increase_note, per, reached, slot_name, used, used_of, value_in_force, value_text};
 
+use confirm::{Confirm, Step};
 use subject::{Subject, subject};
 
 /// The fields, in three groups. `is_fixed` shows them to somebody who may only look.
@@ -88,8 +92,15 @@ pub fn edit() -> AnyView {
             of: of.clone(),
             each: each.to_owned(),
             version: view.version.to_string(),
+            step: String::new(),
             limits: NodeLimitsText::from(&view.plain),
         });
+        let title = format!("Limits of {}", subject.name);
+        if visitor.is_operator() && form.is_preview() {
+            let card = preview(&visit, &target, &subject, &view, &form).await?;
+            let content = view! { {shell::page_head(title.clone(), "", ().into_any())} {card} };
+            return Ok(Page::new(title, content.into_any()));
+        }
         let body = if visitor.is_operator() {
             let version = form.version(&form.values.version, &view.version.to_string()).to_owned();
             view! {
@@ -100,7 +111,7 @@ pub fn edit() -> AnyView {
                     <input type="hidden" name="version" value=version />
                     {fields(&form, &form.values.limits, &visit.format, false)}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Save"</button>
+                        <button class="button button-primary" type="submit">"Show what changes"</button>
                         <a class="button" href=subject.href.clone()>"Back"</a>
                     </div>
                     <p class="quiet">"Changes are in force on every gateway within a second."</p>
@@ -114,12 +125,15 @@ pub fn edit() -> AnyView {
             }
             .into_any()
         };
-        let title = format!("Limits of {}", subject.name);
         let add = visitor
             .is_operator()
             .then(|| view! { <a class="button" href=address_of_new(&target, &[])>"Add a limit"</a> });
         let content = view! {
-            {shell::page_head(title.clone(), subject.explanation, add.into_any())}
+            {shell::page_head(
+                title.clone(),
+                subject.explanation,
+                view! { {audit::history_of_target(visitor, &target)} {add} }.into_any(),
+            )}
             {warnings(&visit, visitor, &target, &subject, &view).await?}
             <section class="card">{body}</section>
             {every(&visit, visitor, &target, &view)}
@@ -127,6 +141,40 @@ pub fn edit() -> AnyView {
         };
         Ok(Page::new(title, content.into_any()))
     })
+}
+
+/// What the form would change, as it was sent.
+async fn preview(
+    visit: &Visit,
+    target: &Target,
+    subject: &Subject,
+    view: &NodeLimitsView,
+    form: &Filled<LimitsForm>,
+) -> Result<AnyView, PageError> {
+    let mut fields = Fields::default();
+    let wanted = form.values.limits.parse(&mut fields);
+    fields.check()?;
+    let control = &visit.state.control;
+    let preview = control
+        .preview_limits(visit.actor()?, target, view.version, &wanted, visit.now())
+        .await?;
+    let confirm = Confirm {
+        target,
+        name: &subject.name,
+        preview: &preview,
+        others: Vec::new(),
+        spent: spent_of(visit, target).await?,
+    };
+    Ok(confirm::card(form, SetLimits::PATH, &confirm, &visit.format))
+}
+
+/// What a tenant has spent this month.
+async fn spent_of(visit: &Visit, target: &Target) -> Result<Option<Spent>, PageError> {
+    let Target::Node(Scope::Tenant(id)) = target else {
+        return Ok(None);
+    };
+    let tenant = visit.state.control.tenant(visit.actor()?, *id, visit.now()).await?;
+    Ok(Some(tenant.spent))
 }
 
 /// The page of a node's or class's limits.
@@ -264,7 +312,7 @@ fn every(visit: &Visit, visitor: &Visitor, target: &Target, view: &NodeLimitsVie
                     texts("Priority"),
                     texts("Mode"),
                     texts("Gates"),
-                    texts(""),
+                    texts("Actions"),
                 ],
                 rows,
             )}
@@ -308,13 +356,18 @@ fn gates(limit: &Limit, can_edit: bool, target: &Target) -> AnyView {
     }
     let id = limit.id.to_string();
     let href = address_of_new(target, &[("limit", &id), ("gates", proposals::PROPOSED)]);
+    let add = format!(
+        "add {} and {} %",
+        proposals::GATES.lower_percent,
+        proposals::GATES.upper_percent
+    );
     let label = format!(
-        "Give the limit on {} gates",
+        "{add} to the limit on {}",
         dimension_name(limit.dimension).to_lowercase()
     );
     view! {
         "none: "
-        <a href=href aria-label=label>{format!("add {} and {} %", proposals::GATES.lower_percent, proposals::GATES.upper_percent)}</a>
+        <a href=href aria-label=label>{add}</a>
     }
     .into_any()
 }
@@ -351,6 +404,7 @@ pub struct LimitsForm {
     of: String,
     each: String,
     version: String,
+    step: String,
     #[serde(flatten)]
     limits: NodeLimitsText,
 }
@@ -367,12 +421,19 @@ pub async fn set_limits(#[server(flatten)] form: LimitsForm) -> Result<(), Serve
         |visit: Visit, form: LimitsForm| async move {
             let target = parsed_target(&form.of, &form.each).ok_or(PageError::Malformed)?;
             let version = parsed_id(&form.version)?;
+            let step = Step::read(&form.step)?;
             let mut fields = Fields::default();
             let limits = form.limits.parse(&mut fields);
             fields.check()?;
-            let control = &visit.state.control;
+            let (control, actor) = (&visit.state.control, visit.actor()?);
+            if step == Step::Ask {
+                let preview = control.preview_limits(actor, &target, version, &limits, visit.now());
+                if !preview.await?.changes.is_empty() {
+                    return Err(Refused::Unconfirmed);
+                }
+            }
             control
-                .set_limits(visit.actor()?, &target, version, &limits, visit.now())
+                .set_limits(actor, &target, version, &limits, visit.now())
                 .await?;
             Ok::<_, Refused>(Done::say(to, "Saved."))
         },
@@ -398,15 +459,15 @@ pub async fn remove_limit(#[server(flatten)] form: LimitChoice) -> Result<(), Se
     press(&back, |visit: Visit| async move {
         let target = parsed_target(&form.of, &form.each).ok_or(PageError::Malformed)?;
         let (version, id) = (parsed_id(&form.version)?, parsed_id(&form.limit)?);
-        visit
-            .state
-            .control
-            .clear_limit(visit.actor()?, &target, version, id, visit.now())
-            .await?;
-        Ok::<_, Refused>(Done::say(
-            to,
-            "The limit was removed; every gateway knows within a second.",
-        ))
+        let (control, actor) = (&visit.state.control, visit.actor()?);
+        let view = control.limits_of(actor, &target).await?;
+        let removed = view.limits.into_iter().find(|limit| limit.id == id);
+        control.clear_limit(actor, &target, version, id, visit.now()).await?;
+        let done = Done::say(to, "The limit was removed; every gateway knows within a second.");
+        Ok::<_, Refused>(match removed {
+            Some(limit) => done.with_link(one::address_again(&target, &limit), "Add it again"),
+            None => done,
+        })
     })
     .await
 }

@@ -18,6 +18,7 @@ use crate::session;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, words};
+use crate::tables::{Column, Listing, by, by_text, plain};
 use crate::visit::Visit;
 use admin_islands::copy_button::CopyButton;
 
@@ -33,23 +34,24 @@ pub fn list() -> AnyView {
         let tokens = visit.state.control.management_tokens(visit.actor()?, now).await?;
         let issue = view! { <a class="button button-primary" href=NEW_PATH>"Issue a token"</a> };
         let listed = if tokens.is_empty() {
-            table::empty("No tokens yet.", ().into_any())
-        } else {
-            table::table(
-                "Those that work first, then the newest.",
-                &[
-                    words("Name"),
-                    words("Token"),
-                    words("State"),
-                    words("May"),
-                    words("Tenant"),
-                    words("Expires"),
-                    words("Last used"),
-                    words("Issued"),
-                    words(""),
-                ],
-                tokens.iter().map(|token| row(token, &visit.format, now)).collect(),
+            table::empty(
+                "No tokens yet. A token lets a program read reports and the ledger, and book adjustments, at the JSON API; what it \
+                 may do is chosen when it is issued.",
+                view! { <a class="button" href=NEW_PATH>"Issue a token"</a> }.into_any(),
             )
+        } else {
+            let listing = Listing::new(&visit, columns(now), tokens, &[], |token| {
+                let tenant = token.tenant_name.as_deref().unwrap_or_default();
+                format!(
+                    "{} {} {tenant} {}",
+                    token.name,
+                    masked(&token.public_id),
+                    token.created_by
+                )
+            })?;
+            listing.view("Programs that may use the JSON API.", ("token", "tokens"), |token| {
+                row(token, &visit.format, now)
+            })
         };
         let content = view! {
             {shell::page_head(
@@ -65,6 +67,37 @@ pub fn list() -> AnyView {
         };
         Ok(Page::new("Management tokens", content.into_any()))
     })
+}
+
+fn columns(now: DateTime<Utc>) -> Vec<Column<ManagementTokenRow>> {
+    // Those that work first.
+    let standing = move |token: &ManagementTokenRow| {
+        (
+            token.revoked_at.is_some() || token.expires_at <= now,
+            token.revoked_at.is_some(),
+        )
+    };
+    vec![
+        by_text(words("Name"), "name", |token| &token.name),
+        plain(words("Token")),
+        by(words("State"), "state", move |one, other| {
+            standing(one).cmp(&standing(other))
+        }),
+        plain(words("May")),
+        by_text(words("Tenant"), "tenant", |token| {
+            token.tenant_name.as_deref().unwrap_or_default()
+        }),
+        by(words("Expires"), "expires", |one: &ManagementTokenRow, other| {
+            one.expires_at.cmp(&other.expires_at)
+        }),
+        by(words("Last used"), "used", |one: &ManagementTokenRow, other| {
+            one.last_used_at.cmp(&other.last_used_at)
+        }),
+        by(words("Issued"), "issued", |one: &ManagementTokenRow, other| {
+            one.created_at.cmp(&other.created_at)
+        }),
+        plain(words("Actions")),
+    ]
 }
 
 fn row(token: &ManagementTokenRow, format: &Format, now: DateTime<Utc>) -> AnyView {

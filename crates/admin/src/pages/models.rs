@@ -17,10 +17,11 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page};
-use crate::pages::{catalogue, estimates, limits};
+use crate::pages::{audit, catalogue, estimates, limits};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, facts, figures, words};
+use crate::tables::{Column, Listing, by, by_text};
 use crate::visit::{Visit, address};
 
 /// Empty rows for routes that a form offers beside the filled ones.
@@ -50,19 +51,14 @@ pub fn list() -> AnyView {
                 catalogue().into_any(),
             )
         } else {
-            table::table(
+            let listing = Listing::new(&visit, columns(), models, &[], |row| {
+                let group = row.model.group.as_deref().unwrap_or_default();
+                format!("{} {group}", row.model.name)
+            })?;
+            listing.view(
                 format!("Prices are in {} per million tokens.", visit.format.currency()),
-                &[
-                    words("Name"),
-                    words("State"),
-                    words("Group"),
-                    figures("Context"),
-                    figures("Output cap"),
-                    figures("Input price"),
-                    figures("Output price"),
-                    figures("Routes"),
-                ],
-                models.iter().map(|model| row(model, &visit.format)).collect(),
+                ("model", "models"),
+                |model| row(model, &visit.format),
             )
         };
         let content = view! {
@@ -71,6 +67,48 @@ pub fn list() -> AnyView {
         };
         Ok(Page::new("Models and prices", content.into_any()))
     })
+}
+
+fn columns() -> Vec<Column<ModelRow>> {
+    let input = |row: &ModelRow| row.price.as_ref().map(|price| price.rates.input_nanos_per_mtok);
+    let output = |row: &ModelRow| row.price.as_ref().map(|price| price.rates.output_nanos_per_mtok);
+    vec![
+        by_text(words("Name"), "name", |row: &ModelRow| &row.model.name).natural(),
+        by(words("State"), "state", |one, other| {
+            readiness(one).cmp(&readiness(other))
+        }),
+        by_text(words("Group"), "group", |row| {
+            row.model.group.as_deref().unwrap_or_default()
+        }),
+        by(figures("Context"), "context", |one: &ModelRow, other| {
+            one.model.context_tokens.cmp(&other.model.context_tokens)
+        }),
+        by(figures("Output cap"), "output_cap", |one: &ModelRow, other| {
+            one.model.output_cap_tokens.cmp(&other.model.output_cap_tokens)
+        }),
+        by(figures("Input price"), "input", move |one, other| {
+            input(one).cmp(&input(other))
+        }),
+        by(figures("Output price"), "output", move |one, other| {
+            output(one).cmp(&output(other))
+        }),
+        by(figures("Routes"), "routes", |one: &ModelRow, other| {
+            one.model.routes.len().cmp(&other.model.routes.len())
+        }),
+    ]
+}
+
+/// The order of states: what needs somebody first.
+fn readiness(row: &ModelRow) -> u8 {
+    if row.model.disabled_at.is_some() {
+        3
+    } else if row.model.routes.is_empty() {
+        0
+    } else if row.price.is_none() {
+        1
+    } else {
+        2
+    }
 }
 
 fn row(row: &ModelRow, format: &Format) -> AnyView {
@@ -167,12 +205,17 @@ pub fn edit() -> AnyView {
             model_facts(&row, &upstreams)
         };
         let estimates = estimates::of_model(&visit, visitor, &name).await?;
-        let limits = limits::address_of(&Target::Node(Scope::Model(name.as_str().into())));
+        let node = Target::Node(Scope::Model(name.as_str().into()));
+        let limits = limits::address_of(&node);
         let group_limits = row.model.group.as_ref().map(|group| {
             let href = limits::address_of(&Target::Node(Scope::ModelGroup(group.clone())));
             view! { <a class="button" href=href>{format!("Limits of {group} together")}</a> }
         });
-        let actions = view! { {state(&row)} {group_limits} <a class="button" href=limits>"Limits"</a> };
+        let actions = view! {
+            {state(&row)} {group_limits}
+            <a class="button" href=limits>"Limits"</a>
+            {audit::history_of_target(visitor, &node)}
+        };
         let content = view! {
             {shell::page_head(name.clone(), "", actions.into_any())}
             <section class="card">
@@ -185,6 +228,23 @@ pub fn edit() -> AnyView {
         };
         Ok(Page::new(name, content.into_any()))
     })
+}
+
+/// Taking a model out of use, with what that means.
+fn disabling(form: &Filled<ModelForm>) -> AnyView {
+    let is_disabled = form.values.is_disabled == "on";
+    view! {
+        <details class="steps" open=is_disabled>
+            <summary>"Take this model out of use"</summary>
+            <p>
+                "Saved with the box ticked, the model is hidden from callers from the next second on, and requests for it are refused \
+                 as for one that is not there, whichever key they come with. Requests under way end as they would. Prices, routes and \
+                 limits stay, and unticking it brings everything back."
+            </p>
+            {form.check(Field::new("is_disabled", "Disabled"), is_disabled)}
+        </details>
+    }
+    .into_any()
 }
 
 fn model_facts(row: &ModelRow, upstreams: &[UpstreamRow]) -> AnyView {
@@ -262,7 +322,7 @@ fn model_fields(form: &Filled<ModelForm>, upstreams: &[UpstreamRow], exists: boo
                 {form.text(Field::new("output_default_tokens", "Output held, tokens").whole().required().hint("Held for requests that state no cap."), &values.output_default_tokens)}
             </div>
             {form.select(Field::new("encoding", "Input is counted"), &values.encoding, encodings)}
-            {form.check(Field::new("is_disabled", "Disabled").hint("Hidden from callers and refused."), values.is_disabled == "on")}
+            {exists.then(|| disabling(form))}
         </fieldset>
         {route_fields(form, upstreams)}
     }
@@ -380,7 +440,7 @@ fn price_list(visit: &Visit, prices: &[StoredPrice], is_operator: bool) -> AnyVi
             figures("Cache write 5 min"),
             figures("Cache write 1 h"),
             figures("Output"),
-            words(""),
+            words("Actions"),
         ],
         rows,
     )

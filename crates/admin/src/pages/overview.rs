@@ -151,7 +151,8 @@ fn stats(view: &OverviewView, at: DateTime<Utc>, format: &Format) -> AnyView {
 fn spend_chart(view: &OverviewView, format: &Format) -> AnyView {
     let days = &view.overview.days;
     let points: Vec<_> = days.iter().map(|day| (day.day, day.charged)).collect();
-    let drawing = match chart::daily_bars(&points, CHART_CAPTION) {
+    let title = format!("Spend by day, {}", format.currency());
+    let drawing = match chart::daily_bars(&points, CHART_CAPTION, &title) {
         // The drawing is made of figures and dates of ours, never of texts that somebody entered.
         Ok(svg) => view! { <div class="chart-frame" tabindex="0" role="group" aria-labelledby=CHART_CAPTION inner_html=svg></div> }.into_any(),
         Err(error) => {
@@ -177,7 +178,7 @@ fn spend_chart(view: &OverviewView, format: &Format) -> AnyView {
     view! {
         <section class="card">
             <figure class="chart">
-                <figcaption><h2 id=CHART_CAPTION>{format!("Spend by day, {}", format.currency())}</h2></figcaption>
+                <figcaption><h2 id=CHART_CAPTION>{title}</h2></figcaption>
                 {drawing}
             </figure>
             <details>
@@ -290,10 +291,13 @@ fn top_models(view: &OverviewView, format: &Format) -> AnyView {
         })
         .collect();
     let body = if rows.is_empty() {
-        table::empty("No request has run this month.", ().into_any())
+        table::empty(
+            "No request has run this month. How to send one from your program is shown for each language.",
+            view! { <a class="button" href="/connect">"How to connect"</a> }.into_any(),
+        )
     } else {
         table::table(
-            "By cost.",
+            "Models by cost.",
             &[words("Model"), figures("Requests"), figures("Spent")],
             rows,
         )
@@ -317,9 +321,12 @@ fn rejections(totals: &Totals) -> AnyView {
         })
         .collect();
     let body = if rows.is_empty() {
-        table::empty("No request was refused this month.", ().into_any())
+        table::empty(
+            "No request was refused this month. What a request would meet now can be asked without sending one.",
+            view! { <a class="button" href="/explain">"Explain"</a> }.into_any(),
+        )
     } else {
-        table::table("By reason.", &[words("Reason"), figures("Requests")], rows)
+        table::table("Refusals by reason.", &[words("Reason"), figures("Requests")], rows)
     };
     view! { <section class="card"><h2>"Refused"</h2>{body}</section> }.into_any()
 }
@@ -333,7 +340,7 @@ fn top_keys(view: &OverviewView, format: &Format) -> AnyView {
         <section class="card">
             <h2>"Keys"</h2>
             {table::table(
-                "By cost.",
+                "Keys by cost.",
                 &[words("Key"), words("Tenant"), figures("Requests"), figures("Refused"), figures("Tokens"), figures("Spent")],
                 rows,
             )}

@@ -2,6 +2,7 @@
 
 use admin_islands::copy_button::CopyButton;
 use chrono::{DateTime, Utc};
+use control::audit::AuditSubject;
 use control::fields::Fields;
 use control::people::{INVITATION_DAYS, Invitation, PersonDraft};
 use control::rows::Person;
@@ -15,11 +16,12 @@ use serde::{Deserialize, Serialize};
 use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::page::{self, Page};
-use crate::pages::limits;
+use crate::pages::{audit, limits};
 use crate::session;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
-use crate::table::{self, Tone, badge, words};
+use crate::table::{Tone, badge, words};
+use crate::tables::{Column, Listing, by, by_text, plain};
 use crate::visit::{Visit, Visitor, address};
 
 /// Everybody whom the visitor may see.
@@ -30,16 +32,38 @@ pub fn list() -> AnyView {
         let may_invite = visitor.is_operator() || visitor.is_manager();
         let invite =
             may_invite.then(|| view! { <a class="button button-primary" href="/people/new">"Invite somebody"</a> });
+        let listing = Listing::new(&visit, columns(), people, &[], |person| {
+            let tenant = person.tenant_name.as_deref().unwrap_or_default();
+            format!("{} {} {} {tenant}", person.name, person.email, person.role.as_str())
+        })?;
         let content = view! {
             {shell::page_head("People", "Who may sign in to this console, and what they may do.", invite.into_any())}
-            {table::table(
-                format!("By name; times in {} time.", visit.format.zone()),
-                &[words("Name"), words("E-mail"), words("Role"), words("Tenant"), words("State"), words("Last sign-in"), words("")],
-                people.iter().map(|person| row(person, &visit, visitor, may_invite)).collect(),
-            )}
+            {listing.view(format!("Times in {} time.", visit.format.zone()), ("person", "people"), |person| {
+                row(person, &visit, visitor, may_invite)
+            })}
         };
         Ok(Page::new("People", content.into_any()))
     })
+}
+
+fn columns() -> Vec<Column<Person>> {
+    // Those who cannot sign in last.
+    let standing = |person: &Person| (person.disabled_at.is_some(), !person.has_password);
+    vec![
+        by_text(words("Name"), "name", |person: &Person| &person.name).natural(),
+        by_text(words("E-mail"), "email", |person| &person.email),
+        by_text(words("Role"), "role", |person| person.role.as_str()),
+        by_text(words("Tenant"), "tenant", |person| {
+            person.tenant_name.as_deref().unwrap_or_default()
+        }),
+        by(words("State"), "state", move |one, other| {
+            standing(one).cmp(&standing(other))
+        }),
+        by(words("Last sign-in"), "signed_in", |one: &Person, other| {
+            one.signed_in_at.cmp(&other.signed_in_at)
+        }),
+        plain(words("Actions")),
+    ]
 }
 
 fn row(person: &Person, visit: &Visit, visitor: &Visitor, may_change: bool) -> AnyView {
@@ -59,10 +83,13 @@ fn row(person: &Person, visit: &Visit, visitor: &Visitor, may_change: bool) -> A
         let label = format!("Limits of {}", person.name);
         view! { <br /> <small><a href=limits::address_of(&user) aria-label=label>"Limits"</a></small> }
     });
+    let history = address(audit::ADDRESS, &[("subject", &AuditSubject::Person(person.id).text())]);
+    let label = format!("History of {}", person.name);
+    let history = view! { " " <small><a href=history aria-label=label>"History"</a></small> };
     let actions = (may_change && !is_self).then(|| actions(person));
     view! {
         <tr>
-            <th scope="row">{person.name.clone()} {limits}</th>
+            <th scope="row">{person.name.clone()} {limits} {history}</th>
             <td>{person.email.clone()}</td>
             <td>{person.role.as_str()}</td>
             <td>{person.tenant_name.clone()}</td>

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use control::ControlError;
+use control::audit::AuditSubject;
 use control::fields::Fields;
 use control::plans::{PLAN_TENANTS_MAX, PlanDraft, PlanView};
 use control::rows::PlanRow;
@@ -16,10 +17,11 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page, id_of_path};
-use crate::pages::limits;
+use crate::pages::{audit, limits};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, facts, figures, words};
+use crate::tables::{Column, Listing, by, by_text};
 use crate::visit::Visit;
 
 /// Every plan with how many tenants are on it.
@@ -33,6 +35,7 @@ pub fn list() -> AnyView {
                 .then(|| view! { <a class="button button-primary" href="/plans/new">"New plan"</a> })
                 .into_any()
         };
+        let head = if plans.is_empty() { ().into_any() } else { new() };
         let listed = if plans.is_empty() {
             table::empty(
                 "No plans yet. A plan is a set of limits under a name, such as free, paid or VIP. Make one, set its limits, \
@@ -40,25 +43,37 @@ pub fn list() -> AnyView {
                 new(),
             )
         } else {
-            table::table(
+            let listing = Listing::new(&visit, columns(), plans, &[], |row| row.plan.name.clone())?;
+            listing.view(
                 "What a tenant sets for itself replaces its plan's, limit by limit.",
-                &[
-                    words("Name"),
-                    words("Highest priority"),
-                    figures("Limits"),
-                    figures("Tenants"),
-                    words("Since"),
-                ],
-                plans.iter().map(|plan| row(plan, &visit.format)).collect(),
+                ("plan", "plans"),
+                |plan| row(plan, &visit.format),
             )
         };
-        let head = if plans.is_empty() { ().into_any() } else { new() };
         let content = view! {
             {shell::page_head("Plans", "Sets of limits under a name, given to tenants.", head)}
             {listed}
         };
         Ok(Page::new("Plans", content.into_any()))
     })
+}
+
+fn columns() -> Vec<Column<PlanRow>> {
+    vec![
+        by_text(words("Name"), "name", |row: &PlanRow| &row.plan.name).natural(),
+        by(words("Highest priority"), "priority", |one: &PlanRow, other| {
+            one.plan.priority_ceiling.cmp(&other.plan.priority_ceiling)
+        }),
+        by(figures("Limits"), "limits", |one: &PlanRow, other| {
+            one.limits.cmp(&other.limits)
+        }),
+        by(figures("Tenants"), "tenants", |one: &PlanRow, other| {
+            one.tenants.cmp(&other.tenants)
+        }),
+        by(words("Since"), "since", |one: &PlanRow, other| {
+            one.created_at.cmp(&other.created_at)
+        }),
+    ]
 }
 
 fn row(row: &PlanRow, format: &Format) -> AnyView {
@@ -120,7 +135,7 @@ pub fn edit() -> AnyView {
             )])
         };
         let content = view! {
-            {shell::page_head(name.clone(), "What tenants on this plan have where they set nothing themselves.", ().into_any())}
+            {shell::page_head(name.clone(), "What tenants on this plan have where they set nothing themselves.", audit::history(visitor, &AuditSubject::Plan(id)))}
             <section class="card">{body}</section>
             {class_limits(&plan, visitor.is_operator(), visit.now(), &visit.format)}
             {tenants(&plan)}
@@ -199,7 +214,7 @@ fn class_limits(plan: &PlanView, is_operator: bool, at: DateTime<Utc>, format: &
             <h2>"Limits"</h2>
             {table::table(
                 "For each of them on its own.",
-                &[words("For"), words("Limits"), words("")],
+                &[words("For"), words("Limits"), words("Actions")],
                 rows,
             )}
         </section>
@@ -273,12 +288,21 @@ fn removal(row: &PlanRow) -> AnyView {
             .into_any()
     } else {
         view! {
-            <p>"Removes the plan and its limits for good. No tenant is on it, so nothing changes for anybody."</p>
-            <form method="post" action=RemovePlan::PATH>
-                <input type="hidden" name="id" value=row.plan.id.to_string() />
-                <input type="hidden" name="version" value=row.version.to_string() />
-                <button class="button button-danger" type="submit">"Remove plan"</button>
-            </form>
+            <details class="steps">
+                <summary>"Remove this plan"</summary>
+                <p>
+                    {format!(
+                        "The plan goes for good, and {} with it. No tenant is on it, so no request is treated otherwise. The audit \
+                         log keeps what it was.",
+                        format::counted(row.limits, "limit", "limits"),
+                    )}
+                </p>
+                <form method="post" action=RemovePlan::PATH>
+                    <input type="hidden" name="id" value=row.plan.id.to_string() />
+                    <input type="hidden" name="version" value=row.version.to_string() />
+                    <button class="button button-danger" type="submit">{format!("Remove {}", row.plan.name)}</button>
+                </form>
+            </details>
         }
         .into_any()
     };

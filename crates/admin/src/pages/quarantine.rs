@@ -9,6 +9,7 @@ use crate::page::{self, Page};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press};
 use crate::table::{self, Tone, badge, facts};
+use crate::tables::{Column, Listing, by, by_text};
 use crate::visit::{Visit, Visitor};
 
 /// Where it is.
@@ -22,12 +23,18 @@ pub fn view() -> AnyView {
         let visitor = visit.visitor()?;
         let rows = visit.state.control.quarantined(&visitor.actor).await?;
         let is_cut = rows.len() as i64 == QUARANTINED_MAX;
-        let (resolved, open): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.resolved_at.is_some());
-        let waiting = if open.is_empty() {
+        let is_empty = rows.iter().all(|row| row.resolved_at.is_some());
+        let listing = Listing::new(&visit, columns(), rows, &[], |row| {
+            format!("{} {} {}", row.instance, row.reason, text_of(row).unwrap_or_default())
+        })?;
+        let (resolved, open): (Vec<_>, Vec<_>) = listing.rows().iter().partition(|row| row.resolved_at.is_some());
+        let waiting = if is_empty {
             table::empty(
                 "Nothing is in quarantine: every record went into the ledger.",
                 ().into_any(),
             )
+        } else if open.is_empty() {
+            table::empty("None of those in quarantine is on this page.", ().into_any())
         } else {
             open.iter()
                 .map(|row| card(row, visitor, &visit))
@@ -48,11 +55,26 @@ pub fn view() -> AnyView {
                 view! { <a class="button" href="/status">"Status"</a> }.into_any(),
             )}
             {is_cut.then(|| view! { <p>{format!("Only {QUARANTINED_MAX} are shown.")}</p> })}
+            {listing.search(("record", "records"))}
+            {listing.orders()}
             {waiting}
             {done}
+            {listing.pager()}
         };
         Ok(Page::new("Quarantine", content.into_any()))
     })
+}
+
+fn columns() -> Vec<Column<QuarantineRow>> {
+    vec![
+        by(table::words("Since"), "since", |one: &QuarantineRow, other| {
+            one.quarantined_at.cmp(&other.quarantined_at)
+        }),
+        by(table::words("Gateway"), "gateway", |one: &QuarantineRow, other| {
+            (&one.instance, one.seq).cmp(&(&other.instance, other.seq))
+        }),
+        by_text(table::words("Why"), "why", |row| &row.reason),
+    ]
 }
 
 fn card(row: &QuarantineRow, visitor: &Visitor, visit: &Visit) -> AnyView {

@@ -282,7 +282,11 @@ impl Shown<'_> {
             None => name.into_any(),
         };
         let users_and_keys = opened.map(|href| view! { <a href=href>"Users and keys"</a> });
-        let label = |what: &str| format!("{what} of {}", node.name);
+        // Accessible names begin with what one reads.
+        let (of_limits, of_explain) = (
+            format!("Limits of {}", node.name),
+            format!("Explain requests of {}", node.name),
+        );
         let warnings = node
             .oversubscribed
             .iter()
@@ -294,8 +298,8 @@ impl Shown<'_> {
                     <h3>{name} " " <small>{node.remark.clone()}</small></h3>
                     <p class="node-links">
                         {users_and_keys}
-                        <a href=address_of(&Target::Node(node.scope.clone())) aria-label=label("Limits")>"Limits"</a>
-                        <a href=explain::address_for(&node.scope, &node.name) aria-label=label("Explanation")>"Explain"</a>
+                        <a href=address_of(&Target::Node(node.scope.clone())) aria-label=of_limits>"Limits"</a>
+                        <a href=explain::address_for(&node.scope, &node.name) aria-label=of_explain>"Explain"</a>
                     </p>
                 </div>
                 {warnings}

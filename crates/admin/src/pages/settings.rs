@@ -5,19 +5,21 @@ use control::fields::Fields;
 use control::prices::RatesText;
 use control::retention::RetentionRow;
 use control::settings::SettingsView;
+use domain::checklist::{Item, State};
 use domain::money::Nanos;
 use domain::prices::{Rates, Unpriced};
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
+use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page};
 use crate::pages::{management_tokens, webhook};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, submit};
-use crate::table::facts;
+use crate::table::{self, Tone, badge, facts, words};
 use crate::visit::{Visit, Visitor};
 
 const ADDRESS: &str = "/settings";
@@ -34,6 +36,7 @@ pub fn view() -> AnyView {
         let kept = visit.state.control.retention(&visitor.actor).await?;
         let content = view! {
             {shell::page_head("Settings", "What holds for the whole installation.", ().into_any())}
+            {production(&visit, visitor).await?}
             {rehearsal(&visit, visitor, &settings)}
             {unpriced(&visit, visitor, &settings)}
             {alerts(webhook.as_ref())}
@@ -95,6 +98,69 @@ fn rehearsal(visit: &Visit, visitor: &Visitor, settings: &SettingsView) -> AnyVi
         </section>
     }
     .into_any()
+}
+
+/// The list for production, what is to be done first.
+async fn production(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError> {
+    let items = visit.state.control.checklist(&visitor.actor, visit.now()).await?;
+    let (good, open): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| item.state == State::Good);
+    let state = |state: State| {
+        let tone = match state {
+            State::Good => Tone::Good,
+            State::ToDo => Tone::Warning,
+            State::Unknown => Tone::Quiet,
+        };
+        badge(state.as_str(), tone)
+    };
+    let open_ones = open
+        .iter()
+        .map(|item| {
+            view! {
+                <tr>
+                    <th scope="row">{item.subject.title()}</th>
+                    <td class="nowrap">{state(item.state)}</td>
+                    <td class="sentence">{item.found.clone()} <div><small>{item.subject.meaning()}</small></div></td>
+                    <td class="sentence">{item.subject.advice()}</td>
+                </tr>
+            }
+            .into_any()
+        })
+        .collect();
+    let good_ones = good
+        .iter()
+        .map(|item| view! { <li>{state(item.state)} " " <strong>{item.subject.title()}</strong> ": " {item.found.clone()}</li> })
+        .collect_view();
+    let open_ones = if open.is_empty() {
+        view! { <p>{badge("good", Tone::Good)} " Nothing is to be done."</p> }.into_any()
+    } else {
+        table::table(
+            format!(
+                "{} to look at.",
+                format::counted(open.len() as u64, "thing is left", "things are left")
+            ),
+            &[
+                words("What"),
+                words("State"),
+                words("What was found, and what it means"),
+                words("What to do"),
+            ],
+            open_ones,
+        )
+    };
+    Ok(view! {
+        <section class="card" id="production">
+            <h2>"Production checklist"</h2>
+            <p>"Whether this installation is fit for real traffic, by what its gateways say now. `tollgate doctor` prints the same."</p>
+            {open_ones}
+            {(!good.is_empty()).then(|| view! {
+                <details>
+                    <summary>{format::counted(good.len() as u64, "thing is good", "things are good")}</summary>
+                    <ul class="plain-list">{good_ones}</ul>
+                </details>
+            })}
+        </section>
+    }
+    .into_any())
 }
 
 fn unpriced(visit: &Visit, visitor: &Visitor, settings: &SettingsView) -> AnyView {

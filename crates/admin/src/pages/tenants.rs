@@ -9,7 +9,7 @@ use control::limits::{NodeLimitsText, is_plain};
 use control::plans::LimitSources;
 use control::rows::{PlanRow, Spent};
 use control::tenants::{TenantDraft, TenantSummary, TenantVersions, TenantView};
-use domain::ids::TenantId;
+use domain::ids::{PlanId, TenantId};
 use domain::limits::{Class, Dimension, Limit, Mode, Scope, Target};
 use domain::policy::Tenant;
 use domain::priority::Priority;
@@ -21,10 +21,12 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
 use crate::page::{self, Page, id_of_path};
-use crate::pages::{budget_events, limits};
+use crate::pages::limits::confirm::{self, Confirm, Step};
+use crate::pages::{audit, budget_events, limits};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, facts, figures, words};
+use crate::tables::{Column, Listing, by, by_text};
 use crate::visit::{Visit, Visitor};
 
 /// Every tenant with what it has spent this month.
@@ -32,42 +34,70 @@ pub fn list() -> AnyView {
     page::behind_the_door(|visit| async move {
         let visitor = visit.visitor()?;
         let tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
-        let new = visitor
-            .is_operator()
-            .then(|| view! { <a class="button button-primary" href="/tenants/new">"New tenant"</a> });
+        let new = || {
+            visitor
+                .is_operator()
+                .then(|| view! { <a class="button button-primary" href="/tenants/new">"New tenant"</a> })
+        };
+        let head = (!tenants.is_empty()).then(new);
         let listed = if tenants.is_empty() {
             table::empty(
-                "No tenants yet. A tenant is an organisation or team with its own people, keys, limits and budgets.",
-                ().into_any(),
+                "No tenants yet. A tenant is an organisation or team with its own people, keys, limits and budgets: make one, give it a \
+                 budget, then issue its first key and invite who runs it.",
+                new().into_any(),
             )
         } else {
-            table::table(
-                format!(
-                    "{}, with what they have spent this month.",
-                    format::counted(tenants.len() as u64, "tenant", "tenants")
-                ),
-                &[
-                    words("Name"),
-                    words("State"),
-                    words("Plan"),
-                    words("Highest priority"),
-                    figures("Spent"),
-                    figures("Budget"),
-                    words("Used"),
-                    figures("Tokens"),
-                ],
-                tenants
-                    .iter()
-                    .map(|tenant| row(tenant, visit.now(), &visit.format))
-                    .collect(),
-            )
+            let caption = format!(
+                "{}, with what they have spent this month.",
+                format::counted(tenants.len() as u64, "tenant", "tenants")
+            );
+            let listing = Listing::new(&visit, columns(visit.now()), tenants, &[], |tenant| {
+                let plan = tenant.row.plan_name.as_deref().unwrap_or_default();
+                format!("{} {plan} {}", tenant.row.tenant.name, tenant.row.tenant.id)
+            })?;
+            listing.view(caption, ("tenant", "tenants"), |tenant| {
+                row(tenant, visit.now(), &visit.format)
+            })
         };
         let content = view! {
-            {shell::page_head(if visitor.is_manager() { "My tenant" } else { "Tenants" }, "Who uses the gateway, and how much they may spend.", new.into_any())}
+            {shell::page_head(if visitor.is_manager() { "My tenant" } else { "Tenants" }, "Who uses the gateway, and how much they may spend.", head.into_any())}
             {listed}
         };
         Ok(Page::new("Tenants", content.into_any()))
     })
+}
+
+fn columns(at: DateTime<Utc>) -> Vec<Column<TenantSummary>> {
+    let budget = move |tenant: &TenantSummary| tenant.cost_budget.as_ref().map(|budget| budget.value_at(at));
+    let used = move |tenant: &TenantSummary| {
+        let value = i64::try_from(budget(tenant)?).unwrap_or(i64::MAX);
+        format::percent(tenant.spent.cost.0, value)
+    };
+    vec![
+        by_text(words("Name"), "name", |tenant: &TenantSummary| &tenant.row.tenant.name).natural(),
+        by(words("State"), "state", |one: &TenantSummary, other| {
+            let is_suspended = |tenant: &TenantSummary| tenant.row.tenant.suspended_at.is_some();
+            is_suspended(one).cmp(&is_suspended(other))
+        }),
+        by_text(words("Plan"), "plan", |tenant| {
+            tenant.row.plan_name.as_deref().unwrap_or_default()
+        }),
+        by(words("Highest priority"), "priority", |one: &TenantSummary, other| {
+            one.row
+                .priority_ceiling_in_force
+                .cmp(&other.row.priority_ceiling_in_force)
+        }),
+        by(figures("Spent"), "spent", |one: &TenantSummary, other| {
+            one.spent.cost.cmp(&other.spent.cost)
+        }),
+        by(figures("Budget"), "budget", move |one, other| {
+            budget(one).cmp(&budget(other))
+        }),
+        by(words("Used"), "used", move |one, other| used(one).cmp(&used(other))),
+        by(figures("Tokens"), "tokens", |one: &TenantSummary, other| {
+            one.spent.tokens.cmp(&other.spent.tokens)
+        }),
+    ]
 }
 
 fn row(summary: &TenantSummary, at: DateTime<Utc>, format: &Format) -> AnyView {
@@ -137,6 +167,10 @@ pub fn edit() -> AnyView {
         let id: TenantId = id_of_path(&visit, "/tenants/")?;
         let tenant = visit.state.control.tenant(&visitor.actor, id, visit.now()).await?;
         let name = tenant.row.tenant.name.clone();
+        if let Some(card) = preview(&visit, visitor, &tenant).await? {
+            let content = view! { {shell::page_head(name.clone(), "", ().into_any())} {card} };
+            return Ok(Page::new(name, content.into_any()));
+        }
         let content = view! {
             {shell::page_head(name.clone(), "", links(id, visitor))}
             {spent(&tenant, visit.now(), &visit.format)}
@@ -150,6 +184,58 @@ pub fn edit() -> AnyView {
     })
 }
 
+/// What the form would change, once it was sent.
+async fn preview(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Result<Option<AnyView>, PageError> {
+    let form: Filled<TenantForm> = Filled::new(visit.draft.clone(), EditTenant::PATH, TenantForm::default);
+    if !visitor.is_operator() || !form.is_preview() {
+        return Ok(None);
+    }
+    let id = tenant.row.tenant.id;
+    let draft = form.values.draft()?;
+    let control = &visit.state.control;
+    let preview = control
+        .preview_tenant(&visitor.actor, id, tenant.versions(), &draft, visit.now())
+        .await?;
+    let plans = control.plans(&visitor.actor).await?;
+    let target = Target::Node(Scope::Tenant(id));
+    let confirm = Confirm {
+        target: &target,
+        name: &format!("the tenant {}", tenant.row.tenant.name),
+        preview: &preview,
+        others: other_changes(tenant, &draft, &plans),
+        spent: Some(tenant.spent),
+    };
+    Ok(Some(confirm::card(&form, EditTenant::PATH, &confirm, &visit.format)))
+}
+
+/// What the form changes beside limits.
+fn other_changes(tenant: &TenantView, draft: &TenantDraft, plans: &[PlanRow]) -> Vec<(&'static str, String, String)> {
+    let row = &tenant.row.tenant;
+    let plan = |id: Option<PlanId>| {
+        let found = plans.iter().find(|row| Some(row.plan.id) == id);
+        found.map_or("none".to_owned(), |row| row.plan.name.clone())
+    };
+    let ceiling = |ceiling: Option<Priority>| ceiling.map_or("the plan's, or high", Priority::as_str).to_owned();
+    let yes = |is_so: bool| if is_so { "yes" } else { "no" }.to_owned();
+    [
+        ("Name", row.name.clone(), draft.name.trim().to_owned()),
+        ("Plan", plan(row.plan_id), plan(draft.plan_id)),
+        (
+            "Highest priority",
+            ceiling(row.priority_ceiling),
+            ceiling(draft.priority_ceiling),
+        ),
+        (
+            "Strict budgets",
+            yes(row.has_strict_budgets),
+            yes(draft.has_strict_budgets),
+        ),
+    ]
+    .into_iter()
+    .filter(|(_, before, after)| before != after)
+    .collect()
+}
+
 fn links(id: TenantId, visitor: &Visitor) -> AnyView {
     let keys = format!("/keys?tenant={id}");
     let ledger = format!("/ledger?tenant={id}");
@@ -160,6 +246,7 @@ fn links(id: TenantId, visitor: &Visitor) -> AnyView {
     view! {
         <a class="button" href=keys>"Keys"</a>
         <a class="button" href=ledger>"Ledger"</a>
+        {audit::history_of_target(visitor, &Target::Node(Scope::Tenant(id)))}
         {issue}
     }
     .into_any()
@@ -389,11 +476,19 @@ fn suspension(tenant: &TenantView) -> AnyView {
         .into_any()
     } else {
         view! {
-            <form method="post" action=SuspendTenant::PATH>
-                <input type="hidden" name="id" value=id />
-                <input type="hidden" name="version" value=version />
-                <button class="button button-danger" type="submit">"Suspend tenant"</button>
-            </form>
+            <details class="steps">
+                <summary>"Suspend this tenant"</summary>
+                <p>
+                    "From the next second on each of its requests is refused with " <code>"tenant_suspended"</code>
+                    ", those that wait for room too. Requests under way end as they would. Its people can still sign in, and its \
+                     keys, limits and budgets stay as they are: resuming it is one press of a button."
+                </p>
+                <form method="post" action=SuspendTenant::PATH>
+                    <input type="hidden" name="id" value=id />
+                    <input type="hidden" name="version" value=version />
+                    <button class="button button-danger" type="submit">{format!("Suspend {}", tenant.row.tenant.name)}</button>
+                </form>
+            </details>
         }
         .into_any()
     };
@@ -413,6 +508,7 @@ fn suspension(tenant: &TenantView) -> AnyView {
 pub struct TenantForm {
     id: String,
     versions: String,
+    step: String,
     name: String,
     plan_id: String,
     priority_ceiling: String,
@@ -427,6 +523,7 @@ impl TenantForm {
         Self {
             id: row.id.to_string(),
             versions: versions_text(tenant.versions()),
+            step: String::new(),
             name: row.name.clone(),
             plan_id: row.plan_id.map(|plan| plan.to_string()).unwrap_or_default(),
             priority_ceiling: row
@@ -503,12 +600,18 @@ pub async fn edit_tenant(#[server(flatten)] form: TenantForm) -> Result<(), Serv
         |visit: Visit, form: TenantForm| async move {
             let id: TenantId = parsed_id(&form.id)?;
             let read = parsed_versions(&form.versions)?;
+            let step = Step::read(&form.step)?;
             let draft = form.draft()?;
-            visit
-                .state
-                .control
-                .edit_tenant(visit.actor()?, id, read, &draft, visit.now())
-                .await?;
+            let (control, actor) = (&visit.state.control, visit.actor()?);
+            if step == Step::Ask {
+                let tenant = control.tenant(actor, id, visit.now()).await?;
+                let preview = control.preview_tenant(actor, id, read, &draft, visit.now()).await?;
+                // With the plan comes what it sets for users and keys.
+                if !preview.changes.is_empty() || tenant.row.tenant.plan_id != draft.plan_id {
+                    return Err(Refused::Unconfirmed);
+                }
+            }
+            control.edit_tenant(actor, id, read, &draft, visit.now()).await?;
             Ok::<_, Refused>(Done::say(format!("/tenants/{id}"), "Saved."))
         },
     )

@@ -5,7 +5,7 @@ use control::fields::Fields;
 use control::rows::UpstreamRow;
 use control::upstreams::{CredentialChange, UpstreamDraft};
 use domain::ids::UpstreamId;
-use domain::limits::Scope;
+use domain::limits::{Scope, Target};
 use domain::policy::Dialect;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
@@ -14,11 +14,13 @@ use serde::{Deserialize, Serialize};
 use crate::breakers::{self, Seen};
 use crate::error::PageError;
 use crate::form::{Field, Filled, Secret};
-use crate::format::Format;
+use crate::format::{self, Format};
 use crate::page::{self, Page, id_of_path};
+use crate::pages::audit;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, submit};
 use crate::table::{self, Tone, badge, facts, words};
+use crate::tables::{Column, Listing, by, by_text};
 use crate::visit::{Visit, address};
 
 /// Every upstream.
@@ -28,37 +30,49 @@ pub fn list() -> AnyView {
         let upstreams = visit.state.control.upstreams(&visitor.actor).await?;
         let instances = visit.state.control.instances(&visitor.actor).await?;
         let (seen, live) = breakers::seen(&instances, visit.now());
-        let new = visitor
-            .is_operator()
-            .then(|| view! { <a class="button button-primary" href="/upstreams/new">"New upstream"</a> });
+        let new = || {
+            visitor
+                .is_operator()
+                .then(|| view! { <a class="button button-primary" href="/upstreams/new">"New upstream"</a> })
+        };
+        let head = (!upstreams.is_empty()).then(new);
         let listed = if upstreams.is_empty() {
             table::empty(
-                "No upstreams yet. An upstream is a provider's endpoint that models are served by.",
-                ().into_any(),
+                "No upstreams yet. An upstream is a provider's endpoint with the credential for it: make one first, then load models \
+                 from the catalogue or make your own, and route them to it.",
+                view! { {new()} <a class="button" href="/models/catalogue">"Catalogue"</a> }.into_any(),
             )
         } else {
-            table::table(
-                "Provider endpoints.",
-                &[
-                    words("Name"),
-                    words("State"),
-                    words("Dialect"),
-                    words("Address"),
-                    words("Credential"),
-                    words("Since"),
-                ],
-                upstreams
-                    .iter()
-                    .map(|upstream| row(upstream, &seen, live, &visit.format))
-                    .collect(),
-            )
+            let listing = Listing::new(&visit, columns(), upstreams, &[], |upstream| {
+                format!("{} {}", upstream.name, upstream.base_url)
+            })?;
+            listing.view("Provider endpoints.", ("upstream", "upstreams"), |upstream| {
+                row(upstream, &seen, live, &visit.format)
+            })
         };
         let content = view! {
-            {shell::page_head("Upstreams", "Where requests go: providers' endpoints and the credentials for them.", new.into_any())}
+            {shell::page_head("Upstreams", "Where requests go: providers' endpoints and the credentials for them.", head.into_any())}
             {listed}
         };
         Ok(Page::new("Upstreams", content.into_any()))
     })
+}
+
+fn columns() -> Vec<Column<UpstreamRow>> {
+    vec![
+        by_text(words("Name"), "name", |upstream: &UpstreamRow| &upstream.name).natural(),
+        by(words("State"), "state", |one: &UpstreamRow, other| {
+            one.disabled_at.is_some().cmp(&other.disabled_at.is_some())
+        }),
+        by_text(words("Dialect"), "dialect", |upstream| upstream.dialect.as_str()),
+        by_text(words("Address"), "address", |upstream| &upstream.base_url),
+        by(words("Credential"), "credential", |one: &UpstreamRow, other| {
+            one.has_credential.cmp(&other.has_credential)
+        }),
+        by(words("Since"), "since", |one: &UpstreamRow, other| {
+            one.created_at.cmp(&other.created_at)
+        }),
+    ]
 }
 
 fn row(upstream: &UpstreamRow, seen: &[Seen], live: usize, format: &Format) -> AnyView {
@@ -117,7 +131,7 @@ pub fn new() -> AnyView {
             <section class="card">
                 {form.summary()}
                 <form class="form" method="post" action=CreateUpstream::PATH>
-                    {fields(&form, false)}
+                    {fields(&form, false, None)}
                     <div class="actions">
                         <button class="button button-primary" type="submit">"Create upstream"</button>
                         <a class="button" href="/upstreams">"Cancel"</a>
@@ -145,7 +159,7 @@ pub fn edit() -> AnyView {
                 <form class="form" method="post" action=EditUpstream::PATH>
                     <input type="hidden" name="id" value=id.to_string() />
                     <input type="hidden" name="version" value=version />
-                    {fields(&form, upstream.has_credential)}
+                    {fields(&form, upstream.has_credential, Some(Routed::to(&visit, id).await?))}
                     <div class="actions">
                         <button class="button button-primary" type="submit">"Save"</button>
                     </div>
@@ -172,7 +186,11 @@ pub fn edit() -> AnyView {
             breakers::table(&seen, live, None, &visit.format)
         };
         let limits = address("/limits", &[("of", &Scope::Upstream(id).to_string())]);
-        let actions = view! { {state(&upstream)} <a class="button" href=limits>"Limits"</a> };
+        let actions = view! {
+            {state(&upstream)}
+            <a class="button" href=limits>"Limits"</a>
+            {audit::history_of_target(visitor, &Target::Node(Scope::Upstream(id)))}
+        };
         let content = view! {
             {shell::page_head(upstream.name.clone(), "", actions.into_any())}
             <section class="card">
@@ -185,7 +203,77 @@ pub fn edit() -> AnyView {
     })
 }
 
-fn fields(form: &Filled<UpstreamForm>, has_credential: bool) -> AnyView {
+/// Which models are served by an upstream.
+struct Routed {
+    /// How many.
+    models: usize,
+    /// Those that have no other upstream in use.
+    only_here: Vec<String>,
+}
+
+impl Routed {
+    async fn to(visit: &Visit, id: UpstreamId) -> Result<Self, PageError> {
+        let control = &visit.state.control;
+        let models = control.models(visit.actor()?, visit.now()).await?;
+        let in_use: Vec<UpstreamId> = control
+            .upstreams(visit.actor()?)
+            .await?
+            .into_iter()
+            .filter(|upstream| upstream.disabled_at.is_none())
+            .map(|upstream| upstream.id)
+            .collect();
+        let here = models
+            .iter()
+            .filter(|row| row.model.routes.iter().any(|route| route.upstream_id == id));
+        let only_here = here.clone().filter(|row| {
+            let mut others = row.model.routes.iter().filter(|route| route.upstream_id != id);
+            !others.any(|route| in_use.contains(&route.upstream_id))
+        });
+        Ok(Self {
+            models: here.count(),
+            only_here: only_here.map(|row| row.model.name.clone()).collect(),
+        })
+    }
+}
+
+/// Models that a sentence names at most.
+const MODELS_NAMED_MAX: usize = 5;
+
+/// Taking an upstream out of use, with what that means for the models that it serves.
+fn disabling(form: &Filled<UpstreamForm>, routed: &Routed) -> AnyView {
+    let is_disabled = form.values.is_disabled == "on";
+    let served = match routed.models {
+        0 => "No model is routed to it.".to_owned(),
+        models => format!(
+            "{} routed to it.",
+            format::counted(models as u64, "model is", "models are")
+        ),
+    };
+    let more = routed.only_here.len().saturating_sub(MODELS_NAMED_MAX);
+    let named = routed.only_here[..routed.only_here.len() - more].join(", ");
+    let then = match (routed.only_here.len(), more) {
+        (0, _) => "Each of them has another upstream in use, which takes its requests.".to_owned(),
+        (_, 0) => format!("Requests for these are refused, as they have no other upstream in use: {named}."),
+        (_, more) => {
+            format!("Requests for these are refused, as they have no other upstream in use: {named} and {more} more.")
+        }
+    };
+    let then = (routed.models > 0).then_some(then);
+    view! {
+        <details class="steps" open=is_disabled>
+            <summary>"Take this upstream out of use"</summary>
+            <p>
+                "Saved with the box ticked, no request goes there from the next second on; requests under way end as they would. "
+                {served} " " {then} " Unticking it brings it back."
+            </p>
+            {form.check(Field::new("is_disabled", "Disabled"), is_disabled)}
+        </details>
+    }
+    .into_any()
+}
+
+/// `routed` of an upstream that exists.
+fn fields(form: &Filled<UpstreamForm>, has_credential: bool, routed: Option<Routed>) -> AnyView {
     let values = &form.values;
     let dialects = vec![
         (
@@ -214,7 +302,7 @@ fn fields(form: &Filled<UpstreamForm>, has_credential: bool) -> AnyView {
         )}
         {form.text(Field::new("credential", "Credential").password("off").hint(hint), "")}
         {clear}
-        {form.check(Field::new("is_disabled", "Disabled").hint("Not used for requests."), values.is_disabled == "on")}
+        {routed.map(|routed| disabling(form, &routed))}
     }
     .into_any()
 }

@@ -23,6 +23,8 @@ const SECRET_ADDRESS: &str = "/settings/webhook/secret";
 pub fn view() -> AnyView {
     page::behind_the_door(|visit| async move {
         let visitor = visit.visitor()?;
+        // Addresses of webhooks often hold one.
+        visit.shows_secret();
         let control = &visit.state.control;
         let webhook = control.webhook(&visitor.actor).await?;
         let deliveries = control.deliveries(&visitor.actor).await?;

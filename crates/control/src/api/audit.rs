@@ -31,6 +31,7 @@ async fn list(State(api): State<Api>, Extension(call): Extension<Call>) -> Resul
         tenant_id: call.query.id(&mut fields, "tenant"),
         before: cursor(&call, &mut fields),
         count: i64::from(limit) + 1,
+        ..AuditFilter::default()
     };
     fields.check()?;
     let mut rows = api.control.audit_entries(&call.actor, filter).await?;
@@ -45,7 +46,7 @@ async fn list(State(api): State<Api>, Extension(call): Extension<Call>) -> Resul
 
 async fn show(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
     let id = call.id("entry of the audit log")?;
-    Ok(Json(entry(&api.control.audit_entry(&call.actor, id).await?)))
+    Ok(Json(entry(&api.control.audit_entry(&call.actor, id).await?.entry)))
 }
 
 fn entry(row: &AuditEntry) -> Value {

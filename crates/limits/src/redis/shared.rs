@@ -448,6 +448,11 @@ impl Shared {
         }
     }
 
+    /// What the server does when its memory is full, in its own word.
+    pub(crate) async fn eviction(&self) -> Option<String> {
+        self.connection.check_server().await.ok()?.maxmemory_policy
+    }
+
     /// What is wrong with how the server is set up, in words.
     pub(crate) async fn complaint(&self) -> Option<String> {
         let facts = self.connection.check_server().await.ok()?;

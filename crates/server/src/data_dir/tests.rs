@@ -2,7 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::DataDir;
+use std::path::Path;
+
+use domain::instances::DataDirKind;
+
+use super::{DataDir, kind_of};
 
 #[test]
 fn the_secret_key_is_generated_once_and_only_its_owner_reads_it() {
@@ -48,4 +52,26 @@ fn a_directory_belongs_to_one_process_at_a_time() {
     assert!(error.contains("in use by another Tollgate"), "{error}");
     drop(first);
     DataDir::open(temporary.path()).expect("free again");
+}
+
+#[test]
+fn what_the_directory_lies_on_is_said_by_the_closest_mount() {
+    let mounts = "\
+21 1 0:20 / / rw,relatime - overlay overlay rw,lowerdir=/a
+22 21 8:1 / /var/lib/toll\\040gate rw,relatime shared:1 - ext4 /dev/vda rw
+23 21 0:21 / /var/lib/toll\\040gate/cache rw - tmpfs tmpfs rw
+24 21 8:2 / /tmp/volume rw - xfs /dev/vdb rw
+";
+    for (path, kind) in [
+        ("/var/lib/toll gate/data", DataDirKind::Disk),
+        ("/var/lib/toll gate/cache/data", DataDirKind::Memory),
+        ("/data", DataDirKind::Overlay),
+        ("/tmp/volume/data", DataDirKind::Disk),
+    ] {
+        assert_eq!(kind_of(mounts, Path::new(path)), kind, "{path}");
+    }
+    let on_disk = "21 1 8:1 / / rw - ext4 /dev/vda rw";
+    assert_eq!(kind_of(on_disk, Path::new("/tmp/data")), DataDirKind::Temporary);
+    assert_eq!(kind_of(on_disk, Path::new("/srv/tmp")), DataDirKind::Disk);
+    assert_eq!(kind_of("", Path::new("/srv")), DataDirKind::Unknown);
 }

@@ -12,8 +12,11 @@ use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
+use super::confirm::{self, Confirm, Step};
 use super::words::{dimension_name, per, slot_name};
-use super::{address_of, address_of_new, increase, is_shared, parsed_target, place_of, proposals, subject, target_of};
+use super::{
+    address_of, address_of_new, increase, is_shared, parsed_target, place_of, proposals, spent_of, subject, target_of,
+};
 use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::page::{self, Page};
@@ -37,6 +40,9 @@ pub fn edit() -> AnyView {
         let (title, content) = match &wanted {
             None => ("Add a limit".to_owned(), choices(&target)),
             Some(wanted) => {
+                if let Some(page) = preview(&visit, &target, &view, &subject.name, wanted).await? {
+                    return Ok(page);
+                }
                 let title = match &wanted.stored {
                     Some(limit) => slot_name(&limit.slot()),
                     None => format!("New limit: {}", dimension_name(wanted.dimension).to_lowercase()),
@@ -54,6 +60,70 @@ pub fn edit() -> AnyView {
     })
 }
 
+/// The form that adds a limit again which was removed, with everything that it had but an increase.
+pub(super) fn address_again(target: &Target, limit: &Limit) -> String {
+    let text = LimitText::from(limit);
+    address_of_new(
+        target,
+        &[
+            (AGAIN, "yes"),
+            ("dimension", &text.dimension),
+            ("value", &text.value),
+            ("window_seconds", &text.window_seconds),
+            ("burst", &text.burst),
+            ("period", &text.period),
+            ("model", &text.model),
+            ("priority", &text.priority),
+            ("mode", &text.mode),
+            ("gate_lower_percent", &text.gate_lower_percent),
+            ("gate_upper_percent", &text.gate_upper_percent),
+            ("gate_upper", &text.gate_upper),
+            ("thresholds", &text.thresholds),
+        ],
+    )
+}
+
+/// Says, in the form's address, that all of its fields are there.
+const AGAIN: &str = "again";
+
+/// What the form of a stored limit would change, once it was sent.
+async fn preview(
+    visit: &Visit,
+    target: &Target,
+    view: &NodeLimitsView,
+    name: &str,
+    wanted: &Wanted,
+) -> Result<Option<Page>, PageError> {
+    let Some(stored) = &wanted.stored else { return Ok(None) };
+    let form = Filled::new(visit.draft.clone(), EditLimit::PATH, LimitForm::default);
+    if !form.is_preview() {
+        return Ok(None);
+    }
+    // Nothing was wrong with it when it was sent.
+    let draft = form
+        .values
+        .draft()
+        .map_err(|_| PageError::Malformed)?
+        .in_slot_of(stored);
+    let control = &visit.state.control;
+    let preview = control
+        .preview_limit(visit.actor()?, target, view.version, &draft, visit.now())
+        .await?;
+    let confirm = Confirm {
+        target,
+        name,
+        preview: &preview,
+        others: Vec::new(),
+        spent: spent_of(visit, target).await?,
+    };
+    let title = slot_name(&stored.slot());
+    let content = view! {
+        {shell::page_head(title.clone(), format!("A limit of {name}."), ().into_any())}
+        {confirm::card(&form, EditLimit::PATH, &confirm, &visit.format)}
+    };
+    Ok(Some(Page::new(title, content.into_any())))
+}
+
 /// Which limit the form is about, and what is proposed for it.
 struct Wanted {
     dimension: Dimension,
@@ -63,6 +133,8 @@ struct Wanted {
     capacity: Option<u64>,
     errors: Vec<FieldError>,
     has_proposed_gates: bool,
+    /// A limit that was removed and is to be added again.
+    again: Option<LimitText>,
 }
 
 fn wanted(visit: &Visit, target: &Target, view: &NodeLimitsView) -> Result<Option<Wanted>, PageError> {
@@ -71,6 +143,7 @@ fn wanted(visit: &Visit, target: &Target, view: &NodeLimitsView) -> Result<Optio
     let capacity = stated.as_ref().and_then(|text| fields.count("value", text));
     let from_capacity = capacity.and_then(|capacity| proposals::of_capacity(target, capacity));
     let value = from_capacity.map(|value| value.to_string()).or(visit.query("value"));
+    let again = visit.query(AGAIN).map(|_| text_again(visit));
     let is_proposal = value.is_some() || stated.is_some();
     let (dimension, stored) = match (visit.query("limit"), visit.query("dimension")) {
         (Some(id), _) => {
@@ -88,12 +161,13 @@ fn wanted(visit: &Visit, target: &Target, view: &NodeLimitsView) -> Result<Optio
             let stored = view
                 .limits
                 .iter()
-                .find(|limit| is_proposal && is_plain(limit, dimension));
+                .find(|limit| is_proposal && again.is_none() && is_plain(limit, dimension));
             (dimension, stored.cloned())
         }
         (None, None) => return Ok(None),
     };
     let has_proposed_gates = match &stored {
+        _ if again.is_some() => false,
         None => is_shared(target) && proposals::has_gates(dimension),
         Some(limit) => limit.gates.is_none() && visit.query("gates").as_deref() == Some(proposals::PROPOSED),
     };
@@ -107,11 +181,34 @@ fn wanted(visit: &Visit, target: &Target, view: &NodeLimitsView) -> Result<Optio
         capacity,
         errors,
         has_proposed_gates,
+        again,
     }))
+}
+
+/// What [`address_again`] wrote.
+fn text_again(visit: &Visit) -> LimitText {
+    let text = |name: &str| visit.query(name).unwrap_or_default();
+    LimitText {
+        dimension: text("dimension"),
+        value: text("value"),
+        window_seconds: text("window_seconds"),
+        burst: text("burst"),
+        period: text("period"),
+        model: text("model"),
+        priority: text("priority"),
+        mode: text("mode"),
+        gate_lower_percent: text("gate_lower_percent"),
+        gate_upper_percent: text("gate_upper_percent"),
+        gate_upper: text("gate_upper"),
+        thresholds: text("thresholds"),
+    }
 }
 
 impl Wanted {
     fn text(&self) -> LimitText {
+        if let Some(text) = &self.again {
+            return text.clone();
+        }
         let mut text = match &self.stored {
             Some(limit) => LimitText::from(limit),
             None => LimitText {
@@ -202,6 +299,7 @@ async fn form(visit: &Visit, target: &Target, view: &NodeLimitsView, wanted: &Wa
             .as_ref()
             .map(|limit| limit.id.to_string())
             .unwrap_or_default(),
+        step: String::new(),
         text: wanted.text(),
     };
     let form = if wanted.errors.is_empty() {
@@ -215,7 +313,7 @@ async fn form(visit: &Visit, target: &Target, view: &NodeLimitsView, wanted: &Wa
         None => slot_fields(visit, &form, wanted.dimension, target).await?,
     };
     let save = if wanted.stored.is_some() {
-        "Save"
+        "Show what changes"
     } else {
         "Add the limit"
     };
@@ -434,6 +532,7 @@ pub struct LimitForm {
     each: String,
     version: String,
     limit: String,
+    step: String,
     #[serde(flatten)]
     text: LimitText,
 }
@@ -490,6 +589,7 @@ pub async fn edit_limit(#[server(flatten)] form: LimitForm) -> Result<(), Server
         |visit: Visit, form: LimitForm| async move {
             let (target, version) = (form.target()?, parsed_id(&form.version)?);
             let id: LimitId = parsed_id(&form.limit)?;
+            let step = Step::read(&form.step)?;
             let control = &visit.state.control;
             let actor = visit.actor()?;
             let stored = control.limits_of(actor, &target).await?;
@@ -499,6 +599,12 @@ pub async fn edit_limit(#[server(flatten)] form: LimitForm) -> Result<(), Server
                 .find(|limit| limit.id == id)
                 .ok_or(Refused::Page(PageError::NotFound))?;
             let draft = form.draft()?.in_slot_of(&limit);
+            if step == Step::Ask {
+                let preview = control.preview_limit(actor, &target, version, &draft, visit.now());
+                if !preview.await?.changes.is_empty() {
+                    return Err(Refused::Unconfirmed);
+                }
+            }
             control.set_limit(actor, &target, version, &draft, visit.now()).await?;
             Ok::<_, Refused>(Done::say(address_of(&target), "Saved."))
         },

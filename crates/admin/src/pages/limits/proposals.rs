@@ -155,9 +155,10 @@ fn accounts(target: &Target) -> AnyView {
     let cell = |name: &str, dimension: Dimension, capacity: u64| {
         let value = of_capacity(target, capacity).unwrap_or(capacity);
         let label = format!(
-            "{name} account, {}: propose {}",
-            dimension_name(dimension),
-            format::count(value)
+            "{} {}: propose for a {} account",
+            format::count(value),
+            dimension_name(dimension).to_lowercase(),
+            name.to_lowercase()
         );
         view! {
             <td class="number">

@@ -20,7 +20,8 @@ pub(super) fn month_chart(report: &MonthlyReport, format: &Format) -> AnyView {
     }
     let points: Vec<_> = days.iter().map(|day| (day.day, day.charged)).collect();
     let before: Vec<_> = earlier.iter().map(|day| day.charged).collect();
-    let drawing = match chart::daily_bars_beside(&points, &before, CAPTION) {
+    let title = format!("Charged by day, {}", format.currency());
+    let drawing = match chart::daily_bars_beside(&points, &before, CAPTION, &title) {
         // The drawing is made of figures and dates of ours, never of texts that somebody entered.
         Ok(svg) => {
             view! { <div class="chart-frame" tabindex="0" role="group" aria-labelledby=CAPTION inner_html=svg></div> }
@@ -53,7 +54,7 @@ pub(super) fn month_chart(report: &MonthlyReport, format: &Format) -> AnyView {
     view! {
         <section class="card">
             <figure class="chart">
-                <figcaption><h2 id=CAPTION>{format!("Charged by day, {}", format.currency())}</h2></figcaption>
+                <figcaption><h2 id=CAPTION>{title}</h2></figcaption>
                 <ul class="legend">
                     <li class="legend-now">{format::month_name(month)}</li>
                     <li class="legend-before">{format::month_name(month_before)}</li>

@@ -1,0 +1,283 @@
+//! What limits would change is shown before it is saved, and nothing that was entered is lost on the way.
+
+use chrono::Utc;
+use control::limits::NodeLimits;
+use control::plans::PlanDraft;
+use domain::limits::{Class, Target};
+use domain::money::Nanos;
+use domain::people::Role;
+use domain::priority::Priority;
+use test_support::console::Window;
+use test_support::html::Page;
+use test_support::tollgate::{Tollgate, limit};
+
+const CHANGES: [&str; 4] = ["Limit", "Now", "Then", "That is"];
+
+fn budget(units: i64) -> NodeLimits {
+    NodeLimits {
+        monthly_cost: Some(Nanos::from_units(units)),
+        ..NodeLimits::default()
+    }
+}
+
+fn asked(page: &Page) -> Vec<Vec<String>> {
+    page.table(&CHANGES).rows
+}
+
+fn stored(page: &Page, action: &str) -> (String, String) {
+    let form = page.form(action);
+    (
+        form.value("monthly_cost").to_owned(),
+        form.value("requests_per_minute").to_owned(),
+    )
+}
+
+#[tokio::test]
+async fn a_tenants_changes_are_shown_first_and_saved_when_confirmed() {
+    let tollgate = Tollgate::start().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let tenant = tollgate.tenant("Research", budget(50)).await;
+    tollgate.issue(tenant).await;
+    let address = format!("/tenants/{tenant}");
+    let action = "/console/tenants/edit";
+    let form = operator.visit(&address).await.form(action);
+    let form = form
+        .fill("name", "Research & Co")
+        .fill("monthly_cost", "20")
+        .fill("requests_per_minute", "0");
+    let page = operator.send(&form).await.clone();
+    assert_eq!((page.path(), page.status.as_u16()), (address.as_str(), 200));
+    assert_eq!(
+        asked(&page),
+        [
+            ["Name", "Research", "Research & Co", ""],
+            ["Budget per month", "USD 50.00", "USD 20.00", "↓ less"],
+            ["Requests per minute", "no limit", "0: admits nothing", "+ new limit"],
+        ]
+    );
+    let text = page.text("#confirm");
+    assert!(text.contains("Nothing is saved yet."), "{text}");
+    assert!(text.contains("with 1 working key."), "{text}");
+
+    // Back to the form with everything in it; and nothing was saved.
+    let back = page.forms(action).swap_remove(1);
+    let page = operator.send(&back).await.clone();
+    let kept = page.form(action);
+    for name in ["name", "monthly_cost", "requests_per_minute"] {
+        assert_eq!(kept.value(name), form.value(name), "{name}");
+    }
+    assert_eq!(page.notices(), Vec::<String>::new());
+    let fresh = operator.visit(&address).await;
+    assert_eq!(stored(fresh, action), ("50.00".to_owned(), String::new()));
+
+    // From there it goes on as before, and is saved in the second step.
+    let page = operator.send(&kept).await;
+    let confirm = page.forms(action).swap_remove(0);
+    let page = operator.send(&confirm).await;
+    assert_eq!(page.notices(), ["Saved."]);
+    assert_eq!(page.heading(), "Research & Co");
+    assert_eq!(stored(page, action), ("20.00".to_owned(), "0".to_owned()));
+
+    // What changes no limit is saved at once, and what changes nothing too.
+    let form = operator.page.form(action).fill("name", "Research");
+    assert_eq!(operator.send(&form).await.notices(), ["Saved."]);
+    let form = operator.page.form(action);
+    assert_eq!(operator.send(&form).await.notices(), ["Saved."]);
+}
+
+#[tokio::test]
+async fn whoever_saved_meanwhile_is_not_overwritten_by_a_confirmation() {
+    let tollgate = Tollgate::start().await;
+    let mut first = Window::operator(&tollgate).await;
+    let mut second = Window::person(&tollgate, Role::Operator, None).await;
+    let tenant = tollgate.tenant("Research", budget(50)).await;
+    let address = format!("/limits?of=tenant:{tenant}");
+    let action = "/console/limits/set";
+    let late = second
+        .visit(&address)
+        .await
+        .form(action)
+        .fill("requests_per_minute", "30");
+    let confirm = second.send(&late).await.forms(action).swap_remove(0);
+    let form = first.visit(&address).await.form(action).fill("monthly_cost", "20");
+    first.save(&form).await;
+    assert_eq!(first.page.notices(), ["Saved."]);
+
+    let page = second.send(&confirm).await.clone();
+    assert!(
+        page.notices()[0].contains("Somebody else changed this"),
+        "{:?}",
+        page.notices()
+    );
+    // Both are there to be seen; the field with the same value says nothing.
+    assert_eq!(page.text("#monthly_cost-now"), "Now: 20.00");
+    assert_eq!(page.texts(".now").len(), 2);
+    let described = page.texts("#monthly_cost[aria-describedby~=monthly_cost-now]");
+    assert_eq!(described.len(), 1);
+    // What is then confirmed is told against what is stored now.
+    let again = page.form(action).fill("monthly_cost", "20");
+    let page = second.send(&again).await;
+    assert_eq!(asked(page), [["Requests per minute", "no limit", "30", "+ new limit"]]);
+    let confirm = page.forms(action).swap_remove(0);
+    second.send(&confirm).await;
+    assert_eq!(
+        stored(first.visit(&address).await, action),
+        ("20.00".to_owned(), "30".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn a_plans_change_says_for_how_many_and_where_budgets_then_add_up_to_more() {
+    let tollgate = Tollgate::start().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let (control, actor, now) = (tollgate.control(), tollgate.actor(), Utc::now());
+    let draft = PlanDraft {
+        name: "Paid".to_owned(),
+        priority_ceiling: Priority::High,
+    };
+    let plan = control.create_plan(&actor, &draft, now).await.unwrap();
+    let global = Target::Node(domain::limits::Scope::Global);
+    control.set_limits(&actor, &global, 0, &budget(100), now).await.unwrap();
+    let each = Target::OfPlan(plan, Class::Tenant);
+    control.set_limits(&actor, &each, 0, &budget(30), now).await.unwrap();
+    for (name, limits) in [
+        ("One", NodeLimits::default()),
+        ("Two", NodeLimits::default()),
+        ("Three", budget(5)),
+    ] {
+        let tenant = tollgate.tenant(name, limits).await;
+        let form = operator.visit(&format!("/tenants/{tenant}")).await;
+        let form = form.form("/console/tenants/edit").choose("plan_id", "Paid");
+        let page = operator.send(&form).await;
+        // A plan changes what is in force for the tenant.
+        assert_eq!(asked(page)[0][..3], ["Plan", "none", "Paid"]);
+        let confirm = page.forms("/console/tenants/edit").swap_remove(0);
+        operator.send(&confirm).await;
+    }
+
+    let address = format!("/limits?of=plan:{plan}&each=tenant");
+    let form = operator.visit(&address).await.form("/console/limits/set");
+    assert_eq!(operator.page.notices(), Vec::<String>::new(), "30 + 30 + 5 of 100");
+    let page = operator.send(&form.fill("monthly_cost", "60")).await;
+    let text = page.text("#confirm");
+    assert!(text.contains("It concerns 3 tenants on the plan."), "{text}");
+    assert!(
+        text.contains("One tenant has a limit of its own here and keeps it."),
+        "{text}"
+    );
+    let notices = page.notices();
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert!(
+        notices[0].starts_with("Budget per month: 3 tenants may use USD 125.00 together"),
+        "{notices:?}"
+    );
+}
+
+#[tokio::test]
+async fn one_limits_changes_are_told_field_by_field() {
+    let tollgate = Tollgate::start().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let tenant = tollgate.tenant("Research", NodeLimits::default()).await;
+    let target = Target::Node(domain::limits::Scope::Tenant(tenant));
+    let tokens = limit(domain::limits::Dimension::InputTokens, 1_000);
+    tollgate.set_limit(target, 0, &tokens).await;
+    operator.visit(&format!("/limits?of=tenant:{tenant}")).await;
+    let edit = operator.page.link("Edit");
+    let form = operator.visit(&edit).await.form("/console/limits/edit");
+    let form = form
+        .fill("value", "2000")
+        .fill("burst", "500")
+        .choose("mode", "Rehearse: refuses nothing");
+    let page = operator.send(&form).await;
+    assert_eq!(
+        asked(page),
+        [
+            ["Input tokens per minute", "1,000", "2,000", "↑ more"],
+            [
+                "Input tokens per minute: mode",
+                "enforced",
+                "rehearsed: refuses nothing",
+                ""
+            ],
+            ["Input tokens per minute: burst", "as usual", "500", ""],
+        ]
+    );
+    let back = page.forms("/console/limits/edit").swap_remove(1);
+    let kept = operator.send(&back).await.form("/console/limits/edit");
+    assert_eq!((kept.value("value"), kept.value("burst")), ("2000", "500"));
+    operator.save(&kept).await;
+    assert_eq!(operator.page.notices(), ["Saved."]);
+}
+
+#[tokio::test]
+async fn a_budget_that_is_spent_already_is_pointed_out() {
+    let tollgate = Tollgate::start().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let (tenant, key) = tollgate.tenant_with_key(NodeLimits::default()).await;
+    assert_eq!(tollgate.chat(&key, "Hello.").await.status, 200);
+    tollgate.shipped().await;
+    let form = operator
+        .visit(&format!("/tenants/{tenant}"))
+        .await
+        .form("/console/tenants/edit");
+    let page = operator.send(&form.fill("monthly_tokens", "1")).await;
+    let notices = page.notices();
+    assert!(
+        notices
+            .iter()
+            .any(|notice| notice.contains("is spent this month already")),
+        "{notices:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_limit_that_was_removed_can_be_added_again_as_it_was() {
+    let tollgate = Tollgate::start().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let tenant = tollgate.tenant("Research", budget(50)).await;
+    let target = Target::Node(domain::limits::Scope::Tenant(tenant));
+    let weekly = control::limits::LimitDraft {
+        period: domain::periods::Period::Week,
+        gates: Some(domain::limits::Gates {
+            lower_percent: 60,
+            upper_percent: 80,
+            upper_waits: true,
+        }),
+        ..limit(domain::limits::Dimension::BudgetCost, 12_500_000_000)
+    };
+    tollgate.set_limit(target, 1, &weekly).await;
+    let columns = ["Limit", "Per", "Gates", "Mode"];
+    let before = operator
+        .visit(&format!("/limits?of=tenant:{tenant}"))
+        .await
+        .table(&columns);
+    let place = before
+        .column("Per")
+        .iter()
+        .position(|per| per == "week")
+        .expect("a row");
+    let remove = operator.page.forms("/console/limits/remove").swap_remove(place);
+    let page = operator.send(&remove).await;
+    assert!(
+        page.notices()[0].starts_with("The limit was removed"),
+        "{:?}",
+        page.notices()
+    );
+    assert_eq!(page.table(&columns).rows.len(), 1);
+    let again = page.link("Add it again");
+    // The monthly budget beside it is another limit.
+    let form = operator.visit(&again).await.form("/console/limits/add");
+    assert_eq!(
+        (form.value("value"), form.choice("period")),
+        ("12.50", "Week, from Monday")
+    );
+    let page = operator.send(&form).await;
+    assert_eq!(page.notices(), ["The limit was added."]);
+    let after = page.table(&columns);
+    let texts = |table: &test_support::html::Table| -> Vec<Vec<String>> {
+        ["Limit", "Per", "Gates", "Mode"]
+            .map(|column| table.column(column))
+            .to_vec()
+    };
+    assert_eq!(texts(&after), texts(&before));
+}
