@@ -391,7 +391,7 @@ async fn rules_are_set_on_the_tenants_page_by_who_runs_it() {
     let form = form
         .fill("keys_per_person", "2")
         .fill("months_max", "3")
-        .choose("priority_ceiling", "default")
+        .choose("people_priority", "default")
         .choose("model_access", "Only those chosen below")
         .tick("models[]", MODEL);
     manager.send(&form).await;

@@ -120,8 +120,8 @@ async fn editor(visit: &Visit, visitor: &Visitor, row: &TenantRow) -> Result<Any
                     &values.months_max,
                 )}
                 {form.select(
-                    Field::new("priority_ceiling", "Highest priority"),
-                    &values.priority_ceiling,
+                    Field::new("people_priority", "Highest priority"),
+                    &values.people_priority,
                     ceilings,
                 )}
             </div>
@@ -147,7 +147,7 @@ pub struct KeyRulesForm {
     version: String,
     keys_per_person: String,
     months_max: String,
-    priority_ceiling: String,
+    people_priority: String,
     /// Empty for all models, or `chosen`.
     model_access: String,
     models: Vec<String>,
@@ -162,7 +162,7 @@ impl KeyRulesForm {
             version: row.version.to_string(),
             keys_per_person: count(rules.keys_per_person),
             months_max: count(rules.months_max),
-            priority_ceiling: rules
+            people_priority: rules
                 .priority_ceiling
                 .map(|most| most.as_str().to_owned())
                 .unwrap_or_default(),
@@ -177,7 +177,7 @@ impl KeyRulesForm {
         let number = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         let keys_per_person = fields.count("keys_per_person", &self.keys_per_person).map(number);
         let months_max = fields.count("months_max", &self.months_max).map(number);
-        let priority_ceiling = fields.word("priority_ceiling", &self.priority_ceiling);
+        let priority_ceiling = fields.word("people_priority", &self.people_priority);
         fields.check()?;
         Ok(KeyRules {
             keys_per_person,
