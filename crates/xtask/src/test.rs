@@ -30,12 +30,11 @@ pub(crate) fn test(workspace: &Workspace) -> Result<()> {
 
 fn all(workspace: &Workspace, steps: &mut Steps, results: &mut Vec<String>) -> Result<()> {
     steps.step("format", || check::format(workspace))?;
-    steps.step("lints", || check::lints(workspace))?;
     steps.step("queries", || prepare::compare(workspace))?;
     let site = steps.step("site", || site::build(workspace))?;
     // With the tests at once, so that both are built from the same parts.
-    steps.step("build", || {
-        process::run(workspace.cargo().args(["build", "--workspace", "--all-targets"]))
+    steps.step("build and lints", || {
+        process::run(check::linting(&mut workspace.cargo()).args(["build", "--workspace", "--all-targets"]))
     })?;
     let server = steps.step("Postgres", postgres::start)?;
     steps.step("Redis", redis::ensure_installed)?;
@@ -44,7 +43,8 @@ fn all(workspace: &Workspace, steps: &mut Steps, results: &mut Vec<String>) -> R
     let node = steps.step("SDKs for Node.js", || sdk::ensure_node(workspace))?;
     steps.step("tests", || {
         let mut cargo = workspace.cargo();
-        cargo
+        // Built as above, or all would be built again.
+        check::linting(&mut cargo)
             .args(["test", "--workspace"])
             .env("TOLLGATE_TEST_DATABASE_URL", server.cluster().url())
             .env("TOLLGATE_TEST_SERVER", workspace.server_path(false))
