@@ -49,6 +49,17 @@ const SHIFT: &str = "
     }).observe({ type: 'layout-shift', buffered: true });
     requestAnimationFrame(() => setTimeout(() => done(moved), 0));
 ";
+/// What a browser that has nothing yet loads for a first view, in bytes as they come over the network.
+const WEIGHT_MAX: u64 = 150_000;
+/// What was loaded for this page.
+const WEIGHT: &str = "
+    const parts = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+        .filter(part => !part.name.includes('/console/live'));
+    return {
+        bytes: parts.reduce((sum, part) => sum + part.transferSize, 0),
+        parts: parts.map(part => new URL(part.name).pathname + ' ' + part.transferSize),
+    };
+";
 /// How far the page reaches beyond the window, in CSS pixels.
 const BEYOND: &str = "return document.documentElement.scrollWidth - document.documentElement.clientWidth;";
 
@@ -128,6 +139,27 @@ async fn faults(tollgate: &Tollgate, window: &mut Window, email: &str) -> Vec<St
     }
     chromium.end().await;
     faults
+}
+
+#[tokio::test]
+async fn a_first_view_is_light() {
+    let tollgate = installation::used().await;
+    let chromium = Chromium::start(&tollgate.url(), Scripts::On).await;
+    chromium.sign_in(OPERATOR, PASSWORD).await;
+    for address in ["/", "/quota-tree", "/ledger", "/limits?of=global"] {
+        chromium.forget_cached().await;
+        chromium.open(address).await;
+        let weight = chromium.run(WEIGHT).await;
+        let bytes = weight["bytes"].as_u64().unwrap_or(u64::MAX);
+        println!("{address}: {weight}");
+        assert!(bytes <= WEIGHT_MAX, "{address}: {weight}");
+        let wasm = weight["parts"].as_array().into_iter().flatten();
+        assert!(
+            wasm.filter_map(Value::as_str).any(|part| part.contains(".wasm")),
+            "{address}: {weight}"
+        );
+    }
+    chromium.end().await;
 }
 
 #[tokio::test]

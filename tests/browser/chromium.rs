@@ -127,6 +127,11 @@ impl Chromium {
         self.devtools("Emulation.setEmulatedMedia", features).await;
     }
 
+    /// Makes the browser one that has never been here, signed in as it is.
+    pub(crate) async fn forget_cached(&self) {
+        self.devtools("Network.clearBrowserCache", json!({})).await;
+    }
+
     /// Runs a script in the page; its answer.
     pub(crate) async fn run(&self, script: &str) -> Value {
         self.client.execute(script, Vec::new()).await.expect("an answer")

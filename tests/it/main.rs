@@ -1,5 +1,6 @@
 //! Everything that crosses crates, in one binary: one link for all.
 
+mod access;
 mod adjustments;
 mod admission;
 mod alerts;

@@ -259,33 +259,28 @@ impl Following {
             let event = Event::default().retry(Duration::from_millis(RETRY_MS));
             return Some(Told::More(event.data(content)));
         }
-        loop {
-            let stopping = self.renewed.live.stopping.clone();
-            tokio::select! {
-                () = stopping.cancelled() => return None,
-                () = tokio::time::sleep_until(self.until) => return None,
-                _ = self.ticks.tick() => {}
+        let stopping = self.renewed.live.stopping.clone();
+        tokio::select! {
+            () = stopping.cancelled() => return None,
+            () = tokio::time::sleep_until(self.until) => return None,
+            _ = self.ticks.tick() => {}
+        }
+        match self.renewed.render().await {
+            Ok(rendering) => {
+                self.failures = 0;
+                // What is the same goes out too, but in a word: the reader sees that it is of now.
+                let is_same = rendering.content == self.shown;
+                self.shown = rendering.content;
+                Some(Told::More(match is_same {
+                    true => Event::default().event("same").data("-"),
+                    false => Event::default().data(&self.shown),
+                }))
             }
-            match self.renewed.render().await {
-                Ok(rendering) => {
-                    self.failures = 0;
-                    // What is the same goes out too, but in a word: the reader sees that it is of now.
-                    let is_same = rendering.content == self.shown;
-                    self.shown = rendering.content;
-                    return Some(Told::More(match is_same {
-                        true => Event::default().event("same").data("-"),
-                        false => Event::default().data(&self.shown),
-                    }));
-                }
-                Err(status) if status.is_server_error() => {
-                    self.failures += 1;
-                    if self.failures >= FAILURES_MAX {
-                        return None;
-                    }
-                    return Some(Told::More(Event::default().event("late").data(status.as_str())));
-                }
-                Err(status) => return Some(Told::Last(Event::default().event("ended").data(status.as_str()))),
+            Err(status) if status.is_server_error() => {
+                self.failures += 1;
+                (self.failures < FAILURES_MAX).then(|| Told::More(Event::default().event("late").data(status.as_str())))
             }
+            Err(status) => Some(Told::Last(Event::default().event("ended").data(status.as_str()))),
         }
     }
 }

@@ -7,6 +7,7 @@ use axum::response::Response;
 use axum::routing::get;
 use axum::{Router, http};
 use leptos::prelude::*;
+use leptos::server_fn::axum::server_fn_paths;
 use leptos_axum::{LeptosRoutes, generate_route_list};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
@@ -25,6 +26,21 @@ use crate::{live, protection, session, shell, visit};
 
 /// The longest form, in bytes.
 const FORM_BYTES_MAX: usize = 32 * 1024;
+
+/// The address of every page that the router mounts, with names for what differs: `/keys/:id`.
+pub fn pages() -> Vec<String> {
+    let mut pages: Vec<String> = generate_route_list(App)
+        .iter()
+        .map(|route| route.path().to_owned())
+        .collect();
+    pages.extend([reports::CSV_PATH.to_owned(), adjustments::CSV_PATH.to_owned()]);
+    pages
+}
+
+/// The address of every form that the router mounts.
+pub fn forms() -> Vec<String> {
+    server_fn_paths().map(|(path, _)| path.to_owned()).collect()
+}
 
 /// Everything of the console. `sessions` keeps the sessions. The caller serves it with connection information
 /// (`into_make_service_with_connect_info::<SocketAddr>()`), so that sign-ins can be throttled by address.

@@ -41,8 +41,8 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use chrono::{DateTime, Utc};
-use http::HeaderName;
 use http::header::{self, HeaderValue};
+use http::{HeaderName, Method};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -95,6 +95,13 @@ fn routes() -> Vec<Route> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Every call that the router answers: its method and its path, with names for what differs, and whether anybody may.
+pub fn calls() -> Vec<(Method, &'static str, bool)> {
+    let rows = routes().into_iter();
+    rows.map(|route| (route.method, route.path, route.permission.is_none()))
+        .collect()
 }
 
 /// The API as one router, with everything below `/api`. The caller serves it with connection information, so that the

@@ -38,10 +38,9 @@ pub(crate) fn format(workspace: &Workspace) -> Result<()> {
 /// Makes a build lint what it compiles, so that nothing is compiled twice: clippy's driver is the compiler with its lints, and
 /// this is how `cargo clippy` calls it.
 pub(crate) fn linting(cargo: &mut Command) -> &mut Command {
-    cargo.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env(
-        "CLIPPY_ARGS",
-        "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
-    )
+    cargo
+        .env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
+        .env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__")
 }
 
 /// Does any lint have something to say?
