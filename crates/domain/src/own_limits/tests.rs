@@ -19,23 +19,20 @@ fn key() -> KeyId {
 
 fn operators() -> impl Strategy<Value = Vec<Limit>> {
     let one = (
-        0_usize..10,
         0_u64..100,
         prop::option::of(1_u64..200),
         any::<bool>(),
         prop::option::of(1_u64..50),
     );
     prop::collection::btree_map(0_usize..10, one, 0..6).prop_map(|limits| {
-        let limit = |(place, (_, value, increase, is_rehearsed, burst)): (
-            usize,
-            (usize, u64, Option<u64>, bool, Option<u64>),
-        )| Limit {
+        let limits = limits.into_iter();
+        let made = limits.map(|(place, (value, increase, is_rehearsed, burst))| Limit {
             increase: increase.map(|value| Increase { value, until: at(60) }),
             mode: if is_rehearsed { Mode::Rehearse } else { Mode::Enforce },
             burst,
             ..own_limit(uuid::Uuid::from_u128(7).into(), Dimension::ALL[place], value)
-        };
-        limits.into_iter().map(limit).collect()
+        });
+        made.collect()
     })
 }
 

@@ -17,7 +17,7 @@ fn what_is_to_be_done_counts_before_what_is_not_known() {
         item(Subject::Webhook, State::ToDo),
         item(Subject::Clocks, State::Unknown),
     );
-    assert_eq!(outcome(&[good.clone()]), State::Good);
+    assert_eq!(outcome(std::slice::from_ref(&good)), State::Good);
     assert_eq!(outcome(&[good.clone(), unknown.clone()]), State::Unknown);
     assert_eq!(outcome(&[good.clone(), unknown, to_do.clone()]), State::ToDo);
     let text = written(&[good, to_do]);
