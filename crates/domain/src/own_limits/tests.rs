@@ -17,6 +17,7 @@ fn key() -> KeyId {
     uuid::Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0001).into()
 }
 
+/// An operators' limit in each of some dimensions.
 fn operators() -> impl Strategy<Value = Vec<Limit>> {
     let one = (
         0_u64..100,
@@ -24,15 +25,22 @@ fn operators() -> impl Strategy<Value = Vec<Limit>> {
         any::<bool>(),
         prop::option::of(1_u64..50),
     );
+    let one = one.prop_map(|(value, increase, is_rehearsed, burst)| Limit {
+        increase: increase.map(|value| Increase { value, until: at(60) }),
+        mode: if is_rehearsed { Mode::Rehearse } else { Mode::Enforce },
+        burst,
+        ..own_limit(key(), Dimension::Requests, value)
+    });
     prop::collection::btree_map(0_usize..10, one, 0..6).prop_map(|limits| {
-        let limits = limits.into_iter();
-        let made = limits.map(|(place, (value, increase, is_rehearsed, burst))| Limit {
-            increase: increase.map(|value| Increase { value, until: at(60) }),
-            mode: if is_rehearsed { Mode::Rehearse } else { Mode::Enforce },
-            burst,
-            ..own_limit(uuid::Uuid::from_u128(7).into(), Dimension::ALL[place], value)
-        });
-        made.collect()
+        let of_operators = uuid::Uuid::from_u128(7).into();
+        let in_dimension = |(place, limit): (usize, Limit)| Limit {
+            value: limit.value,
+            increase: limit.increase,
+            mode: limit.mode,
+            burst: limit.burst,
+            ..own_limit(of_operators, Dimension::ALL[place], 0)
+        };
+        limits.into_iter().map(in_dimension).collect()
     })
 }
 
