@@ -154,6 +154,13 @@ async fn tenants_and_plans_are_made_changed_and_taken_away() {
         .await;
     assert_eq!((&freed["plan_id"], &freed["name"]), (&Value::Null, &json!("Acme")));
 
+    let rules = json!({ "version": freed["version"], "keys_per_person": 2, "months_max": 6 });
+    let freed = all.post(&format!("{path}/key_rules"), &rules).await;
+    assert_eq!(
+        (&freed["key_rules"]["months_max"], &freed["key_rules"]["models"]),
+        (&json!(6), &Value::Null)
+    );
+
     let suspended = all
         .post(&format!("{path}/suspend"), &json!({ "version": freed["version"] }))
         .await;
@@ -187,6 +194,7 @@ async fn tenants_and_plans_are_made_changed_and_taken_away() {
         [
             "tenant.resume",
             "tenant.suspend",
+            "tenant.key_rules",
             "tenant.edit",
             "tenant.edit",
             "tenant.create"
@@ -195,6 +203,8 @@ async fn tenants_and_plans_are_made_changed_and_taken_away() {
     let first = &log["entries"][0];
     assert!(text(first, "actor").starts_with("Finance (tg-mgmt-"), "{first}");
     assert_eq!(all.get(&format!("audit/{}", text(first, "id"))).await, *first);
+    let of_suspension = all.get("audit?action=tenant.suspend&actor=Finance").await;
+    assert_eq!(ids(&of_suspension), [text(&log["entries"][1], "id")]);
 }
 
 #[tokio::test]
@@ -304,6 +314,28 @@ async fn keys_are_issued_once_however_often_the_call_is_sent() {
     );
     assert_eq!(changed["name"], "Search");
     problem(&all.send(Method::PATCH, &path, Some(&change)).await, 409);
+    // Rotated, both secrets work; then the new one alone.
+    let rotation = json!({ "version": changed["version"], "overlap_seconds": 3_600 });
+    let rotated = all.post(&format!("{path}/rotate"), &rotation).await;
+    let renewed = text(&rotated, "text").to_owned();
+    assert_eq!((&rotated["id"], renewed == secret), (&issued["id"], false));
+    problem(
+        &all.send(Method::POST, &format!("{path}/rotate"), Some(&rotation)).await,
+        409,
+    );
+    tollgate.in_force().await;
+    for secret in [&secret, &renewed] {
+        assert_eq!(tollgate.chat(secret, "Hello.").await.status, 200);
+    }
+    let changed = all
+        .post(
+            &format!("{path}/end_overlap"),
+            &json!({ "version": rotated["version"] }),
+        )
+        .await;
+    tollgate.in_force().await;
+    assert_eq!(tollgate.chat(&secret, "Hello.").await.status, 401);
+    let secret = renewed;
     let unknown = json!({ "version": changed["version"], "allowed_models": ["nothing"] });
     assert_eq!(
         all.refused(Method::PATCH, &path, &unknown).await,
@@ -744,7 +776,8 @@ async fn what_cannot_be_read_is_refused_and_never_a_fault() {
         ("jobs?status=lost", "status"),
         ("limits?class=key", "scope"),
         ("limits?scope=tenant%3A1", "scope"),
-        ("audit?from=2026-11-01", "from"),
+        ("audit?form=2026-11-01", "form"),
+        ("audit?from=yesterday", "from"),
     ] {
         assert_eq!(
             problem(&raw(Method::GET, path, "").await, 422).1,

@@ -18,7 +18,9 @@ use crate::fields::Fields;
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/audit", AuditRead, Answered::Page("AuditEntry"), list)
-            .with(&["tenant", "limit", "cursor"])
+            .with(&[
+                "tenant", "actor", "action", "subject", "from", "until", "limit", "cursor",
+            ])
             .says("The audit log", "The latest change first. It holds no secret."),
         Route::get("/api/v1/audit/{id}", AuditRead, Answered::One("AuditEntry"), show).says("One change", ""),
     ]
@@ -26,9 +28,16 @@ pub(super) fn routes() -> Vec<Route> {
 
 async fn list(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
     let mut fields = Fields::default();
-    let limit = call.query.limit(&mut fields, PAGE_MAX);
+    let query = &call.query;
+    let zone = api.control.settings().await?.settings.time_zone;
+    let limit = query.limit(&mut fields, PAGE_MAX);
     let filter = AuditFilter {
-        tenant_id: call.query.id(&mut fields, "tenant"),
+        tenant_id: query.id(&mut fields, "tenant"),
+        actor: query.text(&mut fields, "actor"),
+        action: query.text(&mut fields, "action"),
+        subjects: query.text(&mut fields, "subject").map(|subject| vec![subject]),
+        from: query.instant(&mut fields, "from", zone),
+        until: query.instant(&mut fields, "until", zone),
         before: cursor(&call, &mut fields),
         count: i64::from(limit) + 1,
         ..AuditFilter::default()

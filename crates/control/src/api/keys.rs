@@ -4,6 +4,8 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use chrono::{DateTime, Utc};
 use domain::ids::{KeyId, PersonId, TenantId};
+use domain::key_rotation::Overlap;
+use domain::limits::Dimension;
 use domain::management_tokens::Permission::{KeysRead, KeysWrite};
 use domain::priority::Priority;
 use http::StatusCode;
@@ -15,11 +17,14 @@ use super::Api;
 use super::body::present;
 use super::call::Call;
 use super::entries::{cursor, cursor_text};
+use super::limits::{cost, count};
 use super::pages::PAGE_MAX;
 use super::problem::Problem;
 use super::route::{Answered, Asked, Route};
+use super::tenants::VersionRead;
+use crate::ControlError;
 use crate::fields::Fields;
-use crate::keys::{Expiry, KeyDraft, KeyOwner};
+use crate::keys::{Expiry, IssuedKey, KeyDraft, KeyOwner};
 
 /// What there is of keys.
 pub(super) fn routes() -> Vec<Route> {
@@ -42,7 +47,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Issue a key",
             "The answer holds its text, once: only a hash is kept. A call that is repeated with the same id or idempotency \
              key issues no second one: it is answered with 409 and the id of the key that exists. Where its text was lost with \
-             the answer, revoke that one and issue another.",
+             the answer, rotate that one.",
         ),
         Route::patch(
             ONE,
@@ -52,6 +57,30 @@ pub(super) fn routes() -> Vec<Route> {
             change,
         )
         .says("Change a key", "Fields that are absent stay as they are."),
+        Route::post(
+            "/api/v1/keys/{id}/rotate",
+            KeysWrite,
+            Asked::Shape("KeyRotation"),
+            Answered::Created("IssuedKey"),
+            rotate,
+        )
+        .says(
+            "Give a key another secret",
+            "The answer holds its text, once. The secret before works on for `overlap_seconds`. A call that is repeated is \
+             answered with 409: read the key, and rotate again where the text was lost. While an overlap runs that replaces the \
+             new secret, and the old one keeps its end.",
+        ),
+        Route::post(
+            "/api/v1/keys/{id}/end_overlap",
+            KeysWrite,
+            Asked::Shape("VersionRead"),
+            Answered::One("Key"),
+            end_overlap,
+        )
+        .says(
+            "End the overlap of a rotation now",
+            "Only the new secret works from then on. Where none runs, nothing changes.",
+        ),
         Route::delete(ONE, KeysWrite, revoke).says(
             "Revoke a key",
             "For good: its requests are refused within a second. Doing so again changes nothing.",
@@ -74,6 +103,12 @@ struct NewKey {
     #[serde(default)]
     degrades: bool,
     expires_at: Option<DateTime<Utc>>,
+}
+
+#[derive(Deserialize)]
+struct KeyRotation {
+    version: i64,
+    overlap_seconds: u64,
 }
 
 #[derive(Deserialize)]
@@ -132,13 +167,11 @@ async fn issue(State(api): State<Api>, Extension(call): Extension<Call>) -> Resu
     };
     let owner = new.owner_id.map_or(KeyOwner::Service, KeyOwner::Person);
     let id = KeyId(id.unwrap_or_default());
-    let issued = api
+    let made = api
         .control
         .issue_key_as(&call.actor, id, new.tenant_id, owner, &draft, call.now)
         .await?;
-    let mut value = key(&issued.row);
-    value["text"] = json!(issued.text.reveal());
-    Ok((StatusCode::CREATED, Json(value)))
+    Ok((StatusCode::CREATED, Json(issued(&made))))
 }
 
 async fn change(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
@@ -160,6 +193,28 @@ async fn change(State(api): State<Api>, Extension(call): Extension<Call>) -> Res
     Ok(Json(key(&changed)))
 }
 
+async fn rotate(
+    State(api): State<Api>,
+    Extension(call): Extension<Call>,
+) -> Result<(StatusCode, Json<Value>), Problem> {
+    let id = call.id("key")?;
+    let rotation: KeyRotation = call.body()?;
+    let overlap = Overlap::of_seconds(rotation.overlap_seconds)
+        .map_err(|too_long| ControlError::field("overlap_seconds", too_long.to_string()))?;
+    let rotated = api
+        .control
+        .rotate_key(&call.actor, id, rotation.version, overlap, call.now)
+        .await?;
+    Ok((StatusCode::CREATED, Json(issued(&rotated))))
+}
+
+async fn end_overlap(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
+    let id = call.id("key")?;
+    let VersionRead { version } = call.body()?;
+    let ended = api.control.end_overlap(&call.actor, id, version, call.now).await?;
+    Ok(Json(key(&ended)))
+}
+
 async fn revoke(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<StatusCode, Problem> {
     let id = call.id("key")?;
     api.control.revoke_key(&call.actor, id, call.now).await?;
@@ -168,6 +223,13 @@ async fn revoke(State(api): State<Api>, Extension(call): Extension<Call>) -> Res
 
 fn expiry(at: Option<DateTime<Utc>>) -> Expiry {
     at.map_or(Expiry::Never, Expiry::At)
+}
+
+/// A key with its text, for the one answer that shows it.
+fn issued(issued: &IssuedKey) -> Value {
+    let mut value = key(&issued.row);
+    value["text"] = json!(issued.text.reveal());
+    value
 }
 
 fn key(row: &KeyRow) -> Value {
@@ -186,8 +248,23 @@ fn key(row: &KeyRow) -> Value {
         "degrades": row.degrades,
         "expires_at": row.expires_at,
         "revoked_at": row.revoked_at,
+        "rotated_at": row.rotated_at,
+        "old_secret_until": row.old_secret_until,
+        "old_secret_used_at": row.old_secret_used_at,
+        "last_used_at": row.last_used_at,
+        "bounds": {
+            "priority": row.bounds.priority,
+            "models": row.bounds.models,
+            "expires_at": row.bounds.expires_at,
+        },
+        "own_limits": row.own_limits.0.iter().map(|(dimension, value)| own_limit(*dimension, *value)).collect::<Value>(),
         "created_at": row.created_at,
         "created_by": row.created_by,
         "version": row.version,
     })
+}
+
+/// As a limit shows its value.
+fn own_limit(dimension: Dimension, value: u64) -> Value {
+    json!({ "dimension": dimension, "value": count(dimension, value), "cost": cost(dimension, value) })
 }

@@ -375,10 +375,12 @@ fn limit((limit, version): &(Limit, i64)) -> Value {
     })
 }
 
-fn count(dimension: Dimension, value: u64) -> Option<u64> {
+/// The value of every dimension but money.
+pub(super) fn count(dimension: Dimension, value: u64) -> Option<u64> {
     (dimension != Dimension::BudgetCost).then_some(value)
 }
 
-fn cost(dimension: Dimension, value: u64) -> Option<String> {
+/// The value of money.
+pub(super) fn cost(dimension: Dimension, value: u64) -> Option<String> {
     (dimension == Dimension::BudgetCost).then(|| money(Nanos(i64::try_from(value).unwrap_or(i64::MAX))))
 }

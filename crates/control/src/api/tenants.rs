@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::{Extension, Json};
 use domain::ids::{PlanId, TenantId};
+use domain::key_rules::KeyRules;
 use domain::management_tokens::Permission::{TenantsRead, TenantsWrite};
 use domain::priority::Priority;
 use http::StatusCode;
@@ -52,6 +53,17 @@ pub(super) fn routes() -> Vec<Route> {
             "Fields that are absent stay as they are. Its limits and budgets are among the limits.",
         ),
         Route::post(
+            "/api/v1/tenants/{id}/key_rules",
+            TenantsWrite,
+            Asked::Shape("NewKeyRules"),
+            Answered::One("Tenant"),
+            set_key_rules,
+        )
+        .says(
+            "Rule what the keys of its people may be",
+            "All rules at once: what is absent is not ruled. Service accounts' keys are under none of them.",
+        ),
+        Route::post(
             "/api/v1/tenants/{id}/suspend",
             TenantsWrite,
             Asked::Shape("VersionRead"),
@@ -94,6 +106,13 @@ struct TenantChange {
     #[serde(default, deserialize_with = "present")]
     priority_ceiling: Option<Option<Priority>>,
     has_strict_budgets: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct NewKeyRules {
+    version: i64,
+    #[serde(flatten)]
+    rules: KeyRules,
 }
 
 async fn list(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
@@ -151,6 +170,15 @@ async fn change(State(api): State<Api>, Extension(call): Extension<Call>) -> Res
     changed(&api, &call, id).await
 }
 
+async fn set_key_rules(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
+    let id = call.id("tenant")?;
+    let NewKeyRules { version, rules } = call.body()?;
+    api.control
+        .set_key_rules(&call.actor, id, version, &rules, call.now)
+        .await?;
+    changed(&api, &call, id).await
+}
+
 async fn suspend(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
     let id = call.id("tenant")?;
     let VersionRead { version } = call.body()?;
@@ -178,6 +206,7 @@ fn tenant(row: &TenantRow) -> Value {
         "priority_ceiling": row.tenant.priority_ceiling,
         "priority_ceiling_in_force": row.priority_ceiling_in_force,
         "has_strict_budgets": row.tenant.has_strict_budgets,
+        "key_rules": row.tenant.key_rules,
         "suspended_at": row.tenant.suspended_at,
         "created_at": row.created_at,
         "version": row.version,

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use domain::ids::KeyId;
+use domain::management_tokens::Permission;
 use domain::policy::Dialect;
 use domain::questions::{Question, ToldRefusal};
 use store::keys::KeyRow;
@@ -63,6 +64,7 @@ impl Control {
     /// Tries a key: whether the gateway of this process knows its newest secret, and whether it would admit a short chat
     /// request now. For those who may change it. Nothing is sent to a provider, and nothing taken.
     pub async fn check_key(&self, actor: &Actor, id: KeyId, now: DateTime<Utc>) -> Result<KeyCheck, ControlError> {
+        actor.require_permission(Permission::KeysWrite)?;
         let key = self.key_to_change(actor, id).await?;
         let secret = self.store.newest_secret(id).await?.ok_or(NOT_FOUND)?;
         match self.live.knows_secret(secret).await {

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use domain::ids::KeyId;
+use domain::management_tokens::Permission;
 use domain::own_limits::OwnLimits;
 use serde_json::json;
 use store::keys;
@@ -32,6 +33,7 @@ impl Control {
         wanted: &NodeLimits,
         now: DateTime<Utc>,
     ) -> Result<KeyRow, ControlError> {
+        actor.require_permission(Permission::KeysWrite)?;
         let key = self.key_to_change(actor, id).await?;
         if !self.sets_own_limits(actor, &key) {
             return Err(ControlError::Forbidden);

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use domain::ids::KeyId;
 use domain::key_rotation::{Overlap, Rotation};
 use domain::key_text::{KEY_RANDOM_BYTES, KeyText};
+use domain::management_tokens::Permission;
 use serde_json::{Value, json};
 use store::keys::KeyRow;
 use store::{keys, random, tenants};
@@ -27,6 +28,7 @@ impl Control {
         overlap: Overlap,
         now: DateTime<Utc>,
     ) -> Result<IssuedKey, ControlError> {
+        actor.require_permission(Permission::KeysWrite)?;
         let tenant_id = self.key_to_change(actor, id).await?.tenant_id;
         let zone = self.zone().await?;
         let mut transaction = self.store.begin().await?;
@@ -67,6 +69,7 @@ impl Control {
         version: i64,
         now: DateTime<Utc>,
     ) -> Result<KeyRow, ControlError> {
+        actor.require_permission(Permission::KeysWrite)?;
         self.key_to_change(actor, id).await?;
         let mut transaction = self.store.begin().await?;
         let before = lock(&mut transaction, id, version).await?;

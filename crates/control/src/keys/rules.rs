@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use domain::ids::TenantId;
 use domain::key_rules::{KeyBounds, KeyPowers, KeyRules};
+use domain::management_tokens::Permission;
 use serde_json::{Value, json};
 use store::{models, tenants};
 
@@ -25,6 +26,7 @@ impl Control {
         rules: &KeyRules,
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
+        actor.require_permission(Permission::TenantsWrite)?;
         if !actor.may_run(tenant_id) {
             return Err(match actor.sees_tenant(tenant_id)? {
                 true => ControlError::Forbidden,

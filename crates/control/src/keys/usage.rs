@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Datelike as _, Utc};
 use domain::ids::KeyId;
+use domain::management_tokens::Permission;
 use store::key_uses::KeyMonth;
 use store::keys::KeyRow;
 
@@ -18,6 +19,7 @@ impl Control {
         keys: &[KeyRow],
         now: DateTime<Utc>,
     ) -> Result<HashMap<KeyId, KeyMonth>, ControlError> {
+        actor.require_permission(Permission::KeysRead)?;
         let reach = actor.reach()?;
         let seen = keys.iter().filter(|key| reach.covers(key.tenant_id, key.owner_id));
         let ids: Vec<KeyId> = seen.map(|key| key.id).collect();
