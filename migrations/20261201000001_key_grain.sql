@@ -1,9 +1,9 @@
 -- A third grain of a month's sums: by key without users. An application's key has as many rows as end users, and a
 -- report by key wants none of them. The functions are those that are there with one more grouping set.
 
--- Nobody adds to the sums while the new grain is filled from the finest.
-select pg_advisory_xact_lock(hashtext('tollgate.settlement_sums'));
-select pg_advisory_xact_lock(hashtext('tollgate.rejection_sums'));
+-- Nobody adds to the sums while the new grain is filled from the finest. The tables themselves are locked: a writer that waited
+-- for the triggers' own lock would go on with the functions as they were.
+lock table settlement_rollups, rejection_rollups in share row exclusive mode;
 
 alter table settlement_month_rollups
     drop constraint settlement_month_rollups_grain_check,

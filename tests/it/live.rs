@@ -33,6 +33,15 @@ async fn event(stream: &mut Stream, kept: &mut String) -> Option<(String, String
     }
 }
 
+/// Every event of a stream that ends.
+async fn all(mut stream: Stream) -> Vec<(String, String)> {
+    let (mut kept, mut events) = (String::new(), Vec::new());
+    while let Some(event) = event(&mut stream, &mut kept).await {
+        events.push(event);
+    }
+    events
+}
+
 #[tokio::test]
 async fn an_open_page_gets_its_figures_again_until_its_reader_signs_out() {
     let tollgate = Tollgate::start().await;
@@ -56,24 +65,20 @@ async fn an_open_page_gets_its_figures_again_until_its_reader_signs_out() {
     tollgate.in_force().await;
     assert_eq!(tollgate.chat(&key, "Hello.").await.status, 200);
     let (tenant, _) = tollgate.named_tenant_with_key("Sales", Default::default()).await;
-    loop {
-        let (name, content) = event(&mut stream, &mut kept).await.expect("more events");
-        if name.is_empty() && content.contains(&tenant.to_string()) {
-            break;
+    let told = async {
+        loop {
+            let (name, content) = event(&mut stream, &mut kept).await.expect("more events");
+            if name.is_empty() && content.contains(&tenant.to_string()) {
+                break;
+            }
         }
-    }
+    };
+    timeout(WITHIN, told).await.expect("what happens is told");
 
     // The last event says why there are no more.
     operator.sign_out().await;
-    let last = loop {
-        match event(&mut stream, &mut kept).await {
-            Some((name, _)) if name == "ended" => break name,
-            Some(_) => {}
-            None => panic!("the stream ended without a word"),
-        }
-    };
-    assert_eq!(last, "ended");
-    assert_eq!(event(&mut stream, &mut kept).await, None);
+    let last = timeout(WITHIN, all(stream)).await.expect("an end").pop();
+    assert_eq!(last, Some(("ended".to_owned(), "401".to_owned())));
 }
 
 #[tokio::test]
@@ -81,10 +86,21 @@ async fn only_readers_of_a_page_can_follow_it() {
     let tollgate = Tollgate::start().await;
     let (tenant, _) = tollgate.named_tenant_with_key("Research", Default::default()).await;
     let stranger = tollgate.browser();
-    assert_eq!(stranger.follow("/console/live?page=%2Fstatus").await.status, 401);
+    assert_eq!(
+        all(stranger.follow("/console/live?page=%2Fstatus").await).await,
+        [("ended".to_owned(), "401".to_owned())]
+    );
     let member = Window::person(&tollgate, Role::Member, Some(tenant)).await;
-    assert_eq!(member.browser.follow("/console/live?page=%2Fstatus").await.status, 403);
-    assert_eq!(member.browser.follow("/console/live?page=%2F").await.status, 200);
+    assert_eq!(
+        all(member.browser.follow("/console/live?page=%2Fstatus").await).await,
+        [("ended".to_owned(), "403".to_owned())]
+    );
+    let mut own = member.browser.follow("/console/live?page=%2F").await;
+    let (name, content) = event(&mut own, &mut String::new()).await.expect("the page");
+    assert!(
+        name.is_empty() && content.contains("data-live=\"month\""),
+        "{name} {content}"
+    );
     for other in [
         "",
         "?page=%2Fkeys",

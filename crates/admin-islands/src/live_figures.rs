@@ -27,15 +27,17 @@ enum State {
     Late,
     /// The browser or we ask again.
     Lost,
-    /// Signed out, or no longer allowed.
+    /// Signed out.
     Ended,
+    /// The page is gone, or no longer for this reader.
+    Closed,
 }
 
 impl State {
     fn class(self) -> &'static str {
         match self {
             Self::Live => "live live-on",
-            Self::Late | Self::Lost | Self::Ended => "live live-off",
+            Self::Late | Self::Lost | Self::Ended | Self::Closed => "live live-off",
             Self::Begun | Self::Paused => "live",
         }
     }
@@ -54,8 +56,10 @@ pub fn LiveFigures(
     late: String,
     /// While there is no connection.
     lost: String,
-    /// When there will be none any more.
+    /// When there will be none any more, because nobody is signed in.
     ended: String,
+    /// When there will be none any more for another reason.
+    closed: String,
     /// What the button says.
     pause: String,
     /// What it says to go on.
@@ -91,10 +95,10 @@ pub fn LiveFigures(
                 }
                 Told::Same => state.set(State::Live),
                 Told::Late => state.set(State::Late),
-                Told::Ended => {
+                Told::Ended(is_signed_out) => {
                     // The stream is dropped after this event.
                     set_timeout(move || follower.set_value(None), Duration::ZERO);
-                    state.set(State::Ended);
+                    state.set(if is_signed_out { State::Ended } else { State::Closed });
                 }
                 // The browser asks again by itself.
                 Told::Lost => state.set(State::Lost),
@@ -114,7 +118,7 @@ pub fn LiveFigures(
             follower.set_value(None);
         });
         let seen = Closure::<dyn Fn()>::new(move || match state.get_untracked() {
-            State::Paused | State::Ended => {}
+            State::Paused | State::Ended | State::Closed => {}
             _ if document().hidden() => follower.set_value(None),
             _ => {
                 state.set(State::Begun);
@@ -142,6 +146,7 @@ pub fn LiveFigures(
         State::Late => late.clone(),
         State::Lost => lost.clone(),
         State::Ended => ended.clone(),
+        State::Closed => closed.clone(),
     };
     let label = move || match state.get() {
         State::Paused => resume.clone(),
@@ -155,7 +160,7 @@ pub fn LiveFigures(
             <button
                 type="button"
                 class="button"
-                disabled=move || state.get() == State::Ended
+                disabled=move || matches!(state.get(), State::Ended | State::Closed)
                 on:click=press
             >
                 {label}
@@ -169,7 +174,8 @@ enum Told {
     Content(String),
     Same,
     Late,
-    Ended,
+    /// Whether nobody is signed in.
+    Ended(bool),
     Lost,
     Refused,
 }
@@ -207,7 +213,11 @@ impl Connection {
             },
             on("same", || Told::Same),
             on("late", || Told::Late),
-            on("ended", || Told::Ended),
+            {
+                let told = told.clone();
+                let is_signed_out = |event: &MessageEvent| event.data().as_string().as_deref() == Some("401");
+                listener("ended", Box::new(move |event| told(Told::Ended(is_signed_out(&event)))))
+            },
             {
                 let (told, source) = (told.clone(), source.clone());
                 listener(

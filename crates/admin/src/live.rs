@@ -17,12 +17,12 @@ use axum::response::{IntoResponse, Response, Sse};
 use axum::routing::get;
 use axum::{Router, http};
 use domain::ids::PersonId;
-use futures_util::stream::{self, Stream};
+use futures_util::{Stream, future, stream};
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use leptos::prelude::*;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -50,6 +50,8 @@ const STREAMS_MAX: usize = 200;
 const STREAMS_PER_PERSON_MAX: usize = 12;
 /// Renderings at once; the others wait, so that many readers do not take the database from those who click.
 const RENDERINGS_MAX: usize = 4;
+/// A rendering is given up after so long, in milliseconds, its turn included.
+const RENDERING_MS_MAX: u64 = 5_000;
 /// The largest page that is followed, in bytes.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Renderings that may fail one after the other before the browser is told to ask again.
@@ -87,6 +89,7 @@ pub fn figures() -> AnyView {
             late=texts("The server is busy; trying again")
             lost=texts("Connection lost; trying again")
             ended=texts("Signed out; reload the page")
+            closed=texts("No longer to be seen; reload the page")
             pause=texts("Pause")
             resume=texts("Resume")
         />
@@ -94,12 +97,13 @@ pub fn figures() -> AnyView {
     .into_any()
 }
 
-/// The stream's route. `pages` answers for the pages, the door included; streams end when `stopping` says so.
-pub fn router(pages: Router, stopping: CancellationToken) -> Router {
+/// The stream's route. `pages` answers for the pages, the door included; `streams_max` can be open at once, and all end when
+/// `stopping` says so.
+pub fn router(pages: Router, streams_max: usize, stopping: CancellationToken) -> Router {
     let live = Live {
         pages,
         stopping,
-        streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+        streams: Arc::new(Semaphore::new(streams_max.min(STREAMS_MAX))),
         renderings: Arc::new(Semaphore::new(RENDERINGS_MAX)),
         of_people: Arc::default(),
     };
@@ -130,6 +134,11 @@ async fn follow(State(live): State<Live>, request: Request) -> Response {
     };
     let first = match renewed.render().await {
         Ok(first) => first,
+        // A browser tells its page no status: only a stream can say that there is nothing more to come.
+        Err(status) if status.is_client_error() => {
+            let only = stream::once(future::ready(Ok::<_, Infallible>(ended(status))));
+            return (HEADERS, Sse::new(only)).into_response();
+        }
         Err(status) => return status.into_response(),
     };
     let Some(seat) = Seat::take(&renewed.live.of_people, first.by) else {
@@ -150,6 +159,11 @@ async fn follow(State(live): State<Live>, request: Request) -> Response {
     let events =
         Sse::new(following.events()).keep_alive(KeepAlive::new().interval(Duration::from_secs(KEEP_ALIVE_SECONDS)));
     (HEADERS, events).into_response()
+}
+
+/// The last word: the reader is signed out (401), or may not see the page any more.
+fn ended(status: StatusCode) -> Event {
+    Event::default().event("ended").data(status.as_str())
 }
 
 fn too_many() -> Response {
@@ -183,8 +197,13 @@ struct Renewed {
 }
 
 impl Renewed {
-    /// The page's content now, or the status with which it was refused.
+    /// The page's content now, or the status with which it was refused; in time, whatever does not answer.
     async fn render(&self) -> Result<Rendering, StatusCode> {
+        let rendered = timeout(Duration::from_millis(RENDERING_MS_MAX), self.rendered()).await;
+        rendered.unwrap_or(Err(StatusCode::SERVICE_UNAVAILABLE))
+    }
+
+    async fn rendered(&self) -> Result<Rendering, StatusCode> {
         let closed = |_| StatusCode::SERVICE_UNAVAILABLE;
         let _turn = self.live.renderings.acquire().await.map_err(closed)?;
         let mut request = Request::new(Body::empty());
@@ -265,7 +284,11 @@ impl Following {
             () = tokio::time::sleep_until(self.until) => return None,
             _ = self.ticks.tick() => {}
         }
-        match self.renewed.render().await {
+        let rendering = tokio::select! {
+            () = stopping.cancelled() => return None,
+            rendering = self.renewed.render() => rendering,
+        };
+        match rendering {
             Ok(rendering) => {
                 self.failures = 0;
                 // What is the same goes out too, but in a word: the reader sees that it is of now.
@@ -280,7 +303,7 @@ impl Following {
                 self.failures += 1;
                 (self.failures < FAILURES_MAX).then(|| Told::More(Event::default().event("late").data(status.as_str())))
             }
-            Err(status) => Some(Told::Last(Event::default().event("ended").data(status.as_str()))),
+            Err(status) => Some(Told::Last(ended(status))),
         }
     }
 }

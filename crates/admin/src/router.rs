@@ -69,7 +69,7 @@ pub fn router<S: SessionStore + Clone>(state: AdminState, sessions: S) -> Router
         .layer(RequestBodyLimitLayer::new(FORM_BYTES_MAX))
         .layer(middleware::from_fn(too_large))
         .layer(CatchPanicLayer::custom(panicked));
-    let live = live::router(pages.clone(), state.stopping.clone());
+    let live = live::router(pages.clone(), state.live_streams_max, state.stopping.clone());
     pages
         .merge(live)
         .layer(middleware::from_fn(protection::secure_headers))

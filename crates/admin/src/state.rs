@@ -29,6 +29,8 @@ pub struct AdminState {
     pub has_secure_cookies: bool,
     /// Ends what would otherwise not end by itself: the streams of live figures.
     pub stopping: CancellationToken,
+    /// Streams of live figures at once; fewer than the door has connections.
+    pub live_streams_max: usize,
 }
 
 impl AdminState {

@@ -284,6 +284,12 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         None if address == admin_address => public_url.clone(),
         None => format!("http://{address}"),
     };
+    let connections_max = connections_max();
+    tracing::info!(connections_max, "connections at once");
+    let console_connections_max = match admin_listener {
+        Some(_) => ADMIN_CONNECTIONS_MAX.min(connections_max / 4),
+        None => connections_max,
+    };
     let console = admin::router(
         AdminState {
             control: Arc::clone(&control),
@@ -294,6 +300,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
             gateway_address: gateway_url.as_str().into(),
             has_secure_cookies: public_url.starts_with("https://"),
             stopping: closing.stop.clone(),
+            live_streams_max: console_connections_max / 2,
         },
         Sessions::new(store.clone(), SecretKey::clone(&secret_key), Arc::clone(&random)),
     );
@@ -303,8 +310,6 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let proxy = gateway::router(Arc::clone(&gateway));
     let probes = health::probes(Arc::clone(&gateway));
     let metrics = health::metrics(Arc::clone(&gateway));
-    let connections_max = connections_max();
-    tracing::info!(connections_max, "connections at once");
     let open = |name, listener, router, connections_max| {
         let settings = DoorSettings {
             connections_max,
@@ -315,18 +320,17 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     };
     match admin_listener {
         Some(admin_listener) => {
-            let admin_max = ADMIN_CONNECTIONS_MAX.min(connections_max / 4);
             open(
                 "proxy",
                 listener,
                 proxy.merge(probes.clone()),
-                connections_max - admin_max,
+                connections_max - console_connections_max,
             );
             open(
                 "console",
                 admin_listener,
                 console.merge(probes).merge(metrics),
-                admin_max,
+                console_connections_max,
             );
         }
         None => open(

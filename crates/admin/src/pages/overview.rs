@@ -44,7 +44,7 @@ pub fn view() -> AnyView {
             {live::region("month", view! { {budget_warning(&visit, &view)} {stats(&view, visit.now(), format)} }.into_any())}
             {live::region("days", spend_chart(&view, format))}
             {own_budget_events(&visit, visitor).await?}
-            {budgets(&visit, visitor).await?}
+            {live::region("budgets", budgets(&visit, visitor).await?)}
             {live::region(
                 "models",
                 view! { <div class="columns">{top_models(&view, format)} {rejections(&view.overview.totals)}</div> }.into_any(),

@@ -43,7 +43,8 @@ pub fn view() -> AnyView {
             Ok(tree) => page_of(&visit, visitor, &filter, &tree, title),
             Err(ControlError::Live(error)) => view! {
                 {shell::page_head(title, "", refresh(&filter))}
-                {no_figures(error)}
+                {live::region("tightest", ().into_any())}
+                {live::region("nodes", no_figures(error))}
             }
             .into_any(),
             Err(error) => return Err(error.into()),
