@@ -202,11 +202,11 @@ impl Wanted {
             <form class="card" method="get" action=ADDRESS>
                 <div class="filters">
                     {form.text(
-                        Field::new("who", "Who").placeholder("ada@example.com").hint("How the name or address begins."),
+                        Field::new("who", "Who, how it begins").placeholder("ada@example.com"),
                         self.value("who"),
                     )}
                     {form.text(
-                        Field::new("action", "Action").placeholder("key.issue").suggestions("nouns").hint("How it begins."),
+                        Field::new("action", "Action, how it begins").placeholder("key.issue").suggestions("nouns"),
                         self.value("action"),
                     )}
                     <datalist id="nouns">{nouns}</datalist>
@@ -254,9 +254,9 @@ fn row(named: &NamedAuditEntry, visitor: &Visitor, format: &Format) -> AnyView {
                 <a href=format!("{ADDRESS}/{}", entry.id)>{format.bare_time(entry.at)}</a>
             </th>
             <td>{entry.actor.clone()}</td>
-            <td><code>{entry.action.clone()}</code></td>
+            <td class="nowrap"><code>{entry.action.clone()}</code></td>
             <td>{done_to(named, visitor)}</td>
-            <td class="sentence">{in_short(named)}</td>
+            <td>{in_short(named)}</td>
             <td>{tenant}</td>
             <td>{origin(named)}</td>
         </tr>

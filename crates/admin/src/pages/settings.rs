@@ -150,7 +150,7 @@ async fn production(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageErr
     Ok(view! {
         <section class="card" id="production">
             <h2>"Production checklist"</h2>
-            <p>"Whether this installation is fit for real traffic, by what its gateways say now. `tollgate doctor` prints the same."</p>
+            <p>"Whether this installation is fit for real traffic, by what its gateways say now. " <code>"tollgate doctor"</code> " prints the same."</p>
             {open_ones}
             {(!good.is_empty()).then(|| view! {
                 <details>
