@@ -81,7 +81,7 @@ pub struct KeyDraft {
     pub priority: Priority,
     /// Models it may use; all when absent.
     pub allowed_models: Option<Vec<String>>,
-    /// Whether requests may name an end user; for applications, so not for members to decide.
+    /// Whether requests may name an end user; for applications, so not for members to decide, and never a person's key.
     pub may_name_users: bool,
     /// Whether a request that could be admitted later is answered with a job rather than refused.
     pub degrades: bool,
@@ -363,8 +363,15 @@ async fn checked(
     if draft.priority > ceiling {
         fields.refuse("priority", format!("this tenant's keys run at {ceiling} at most"));
     }
+    // Rows from before this rule may have it, and anybody who may change such a key may take it away.
     let may_name_users_before = before.is_some_and(|key| key.may_name_users);
-    if draft.may_name_users != may_name_users_before && !actor.may_run(tenant.tenant.id) {
+    if about.owner_id.is_some() {
+        fields.require(
+            !draft.may_name_users,
+            "may_name_users",
+            "only a service account's key may name end users: a person's key counts in its owner's limits",
+        );
+    } else if draft.may_name_users != may_name_users_before && !actor.may_run(tenant.tenant.id) {
         fields.refuse("may_name_users", "ask a manager of your tenant to change this");
     }
     let allowed_models = check_models(transaction, &mut fields, draft).await?;
