@@ -1,6 +1,7 @@
 //! Everything that crosses crates, in one binary: one link for all.
 
 mod access;
+mod account;
 mod adjustments;
 mod admission;
 mod alerts;
@@ -38,6 +39,7 @@ mod live;
 mod outage;
 mod own_key;
 mod own_limits;
+mod people;
 mod plans;
 mod policy;
 mod priorities;

@@ -152,6 +152,10 @@ impl Control {
         let tenant = tenants::lock(&mut transaction, tenant_id)
             .await?
             .ok_or(ControlError::field("tenant_id", "there is no such tenant"))?;
+        if owner == KeyOwner::Service && actor.person_id().is_some() {
+            // So that revoking what somebody issued who is shut out, and their issuing more, do not pass each other.
+            self.lock_self(&mut transaction, actor).await?;
+        }
         if keys::lock(&mut transaction, id).await?.is_some() {
             return Err(ControlError::Exists {
                 what: "key",
@@ -176,6 +180,7 @@ impl Control {
             values,
             created_at: now,
             created_by: actor.label().to_owned(),
+            created_by_id: actor.person_id(),
         };
         keys::insert(&mut transaction, &key).await?;
         let row = keys::lock(&mut transaction, key.id).await?.ok_or(NOT_FOUND)?;
@@ -239,13 +244,7 @@ impl Control {
             return Ok(());
         }
         keys::revoke(&mut transaction, id, now).await?;
-        self.note(
-            &mut transaction,
-            actor,
-            now,
-            changed("key.revoke", &row, Some(shown(&row)), None),
-        )
-        .await?;
+        self.note(&mut transaction, actor, now, revoked(&row)).await?;
         commit(transaction).await
     }
 
@@ -452,6 +451,11 @@ fn shown(key: &KeyRow) -> Value {
         "degrades": key.degrades,
         "expires_at": key.expires_at,
     })
+}
+
+/// What is noted when a key is revoked, on its own page or with its owner.
+pub(crate) fn revoked(row: &KeyRow) -> Change {
+    changed("key.revoke", row, Some(shown(row)), None)
 }
 
 fn changed(action: &'static str, key: &KeyRow, before: Option<Value>, after: Option<Value>) -> Change {

@@ -5,6 +5,7 @@
 //! writes what operators configure. Surfaces do not know the store: its types that operations take and
 //! give are re-exported in [`rows`].
 
+pub mod account;
 pub mod actor;
 pub mod adjustments;
 mod adjustments_csv;
