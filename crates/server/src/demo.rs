@@ -86,6 +86,7 @@ pub async fn demo(args: DemoArgs) -> anyhow::Result<()> {
         admin_listen: None,
         public_url: None,
         gateway_url: None,
+        trusted_proxies: crate::trusted_proxies::TrustedProxies::default(),
         database_url: Some(postgres.url().to_owned()),
         secret_key: data_dir.secret_key(None)?,
         has_given_secret_key: false,

@@ -17,4 +17,5 @@ pub mod operator;
 pub mod serve;
 pub mod site;
 pub mod token;
+pub mod trusted_proxies;
 pub mod wiring;

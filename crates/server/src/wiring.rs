@@ -42,6 +42,7 @@ use crate::embedded_postgres::EmbeddedPostgres;
 use crate::health;
 use crate::listener::{ADMIN_CONNECTIONS_MAX, Closing, DoorSettings, IDLE_MS, connections_max, listen, serve};
 use crate::live::GatewayFigures;
+use crate::trusted_proxies::TrustedProxies;
 
 /// How long a first start waits for Postgres.
 const DATABASE_WAIT: Duration = Duration::from_secs(30);
@@ -74,6 +75,8 @@ pub struct Settings {
     pub public_url: Option<url::Url>,
     /// How programs reach the proxy; as the console where both share an address, else the one it listens on, if absent.
     pub gateway_url: Option<url::Url>,
+    /// Whose word about the caller's address is taken.
+    pub trusted_proxies: TrustedProxies,
     /// The data directory.
     pub data_dir: DataDir,
     /// Postgres; a private one under the data directory, if absent.
@@ -306,11 +309,12 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let connections_max = connections_max();
     tracing::info!(connections_max, "connections at once");
     let open = |name, listener, router, connections_max| {
-        let settings = DoorSettings {
+        let door = DoorSettings {
             connections_max,
             idle: Duration::from_millis(IDLE_MS),
+            trusted_proxies: settings.trusted_proxies.clone(),
         };
-        let door = serve(listener, router, settings, closing.clone());
+        let door = serve(listener, router, door, closing.clone());
         serving.spawn(keep_open(name, door, closing.stop.clone(), fault.clone()));
     };
     match admin_listener {
