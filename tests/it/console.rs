@@ -131,6 +131,19 @@ async fn behind_tls_the_cookie_is_for_tls_and_links_lead_to_the_public_address()
         "{}",
         answer.header("set-cookie")
     );
+    for path in ["/", "/favicon.svg"] {
+        let answer = operator.browser.get(path).await;
+        assert_eq!(answer.header("strict-transport-security"), "max-age=31536000", "{path}");
+    }
+    let without = empty().await;
+    assert_eq!(
+        without
+            .browser()
+            .get("/sign-in")
+            .await
+            .header("strict-transport-security"),
+        ""
+    );
     let page = operator.visit("/connect").await;
     assert!(page.content().contains("https://gate.example/v1"), "{}", page.content());
     let form = operator.visit("/people/new").await.form("/console/people/invite");
