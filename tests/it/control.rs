@@ -67,11 +67,8 @@ async fn empty() -> Empty {
         unpriced: Unpriced::Refuse,
         rehearsal_percent: None,
     };
-    store
-        .create_settings(&settings, &key.make_check(&SystemRandom))
-        .await
-        .unwrap();
     let control = Control::new(store.clone(), key, Arc::new(SystemRandom));
+    control.create_settings(&SYSTEM, &settings, now()).await.unwrap();
     Empty {
         database,
         store,

@@ -36,6 +36,7 @@ mod ledger_export;
 mod lifecycle;
 mod limit_changes;
 mod live;
+mod noted;
 mod outage;
 mod own_key;
 mod own_limits;

@@ -40,6 +40,7 @@ pub mod quarantine;
 pub mod queues;
 pub mod quota_tree;
 pub mod rehearsals;
+pub mod repairs;
 pub mod reports;
 pub mod retention;
 pub mod rows;

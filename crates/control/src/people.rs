@@ -98,6 +98,14 @@ impl Control {
             expires_at: now + Duration::hours(SETUP_LINK_HOURS),
         };
         one_time_links::insert(&mut transaction, &tokens::hash(token.reveal()), &link, now).await?;
+        let change = Change {
+            action: "person.setup_link",
+            subject: "setup".to_owned(),
+            tenant_id: None,
+            before: None,
+            after: Some(json!({ "expires_at": link.expires_at })),
+        };
+        self.note(&mut transaction, &START, now, change).await?;
         commit(transaction).await?;
         Ok(Some(token))
     }
@@ -168,9 +176,9 @@ impl Control {
         password: &str,
         now: DateTime<Utc>,
     ) -> Result<Person, ControlError> {
-        let Actor::System { .. } = actor else {
+        if !actor.is_of_the_house() {
             return Err(ControlError::Forbidden);
-        };
+        }
         let values = checked(draft, Some(password))?;
         let id = self.new_id(PersonId::new, now);
         let hash = self.passwords.hash(password, &*self.random).await?;
@@ -509,6 +517,9 @@ impl Control {
         })
     }
 }
+
+/// Who makes set-up links.
+const START: Actor = Actor::System { name: "start" };
 
 /// A row that was there a statement ago, in the same transaction.
 const GONE: ControlError = ControlError::NotFound { what: "person" };

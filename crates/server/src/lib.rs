@@ -2,6 +2,7 @@
 //!
 //! [`wiring`] is the whole process in one readable function.
 
+mod command_line;
 pub mod config;
 pub mod data_dir;
 pub mod demo;

@@ -246,6 +246,14 @@ pub async fn lock(transaction: &mut Transaction, id: KeyId) -> Result<Option<Key
     find(&mut **transaction, id).await
 }
 
+/// Whose key it is, if there is such a one.
+pub async fn tenant_of(transaction: &mut Transaction, id: KeyId) -> Result<Option<TenantId>, StoreError> {
+    let tenant_id = sqlx::query_scalar!("select tenant_id from keys where id = $1", id.0)
+        .fetch_optional(&mut **transaction)
+        .await?;
+    Ok(tenant_id.map(Into::into))
+}
+
 /// How many keys of a tenant, or of one person in it, are neither revoked nor expired.
 pub async fn count_live(
     transaction: &mut Transaction,
