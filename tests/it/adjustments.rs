@@ -151,7 +151,9 @@ async fn a_wrong_request_is_put_right_in_the_console_and_every_sum_follows() {
 
     // The provider says that 7 tokens were put out: the cost follows from the price that was charged.
     let form = second_step(&mut operator, &format!("{correct}?output=7&cost=&price=&input_by=")).await;
-    let table = operator.page.table(&["Figure", "Settled", "This adjustment", "Afterwards"]);
+    let table = operator
+        .page
+        .table(&["Figure", "Settled", "This adjustment", "Afterwards"]);
     assert_eq!(table.cell("Output tokens", "Settled"), OUTPUT.to_string());
     assert_eq!(table.cell("Output tokens", "This adjustment"), "\u{2212}30");
     assert_eq!(money(&table.cell("Cost", "This adjustment")), Nanos(-60_000));
