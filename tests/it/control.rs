@@ -8,7 +8,7 @@ use control::catalogue::{CatalogueLoad, Presence};
 use control::keys::{Expiry, IssuedKey, KEYS_PER_PERSON_MAX, KeyDraft, KeyOwner};
 use control::limits::{LimitDraft, NodeLimits};
 use control::models::ModelDraft;
-use control::people::PersonDraft;
+use control::people::{Kept, PersonDraft};
 use control::prices::PriceDraft;
 use control::reports::{MonthlyQuery, ReportFilter};
 use control::rows::{AuditFilter, EntryFilter, KeyFilter, KeyRow, LedgerEntry, Person};
@@ -67,11 +67,8 @@ async fn empty() -> Empty {
         unpriced: Unpriced::Refuse,
         rehearsal_percent: None,
     };
-    store
-        .create_settings(&settings, &key.make_check(&SystemRandom))
-        .await
-        .unwrap();
     let control = Control::new(store.clone(), key, Arc::new(SystemRandom));
+    control.create_settings(&SYSTEM, &settings, now()).await.unwrap();
     Empty {
         database,
         store,
@@ -511,7 +508,7 @@ async fn only_operators_change_what_concerns_the_whole_installation() {
         assert_refused(who, control.invite_person(actor, &operator, now()).await);
         assert_refused(who, control.create_person(actor, &operator, PASSWORD, now()).await);
         let id = house.operator.person_id().unwrap();
-        assert_refused(who, control.disable_person(actor, id, 1, now()).await);
+        assert_refused(who, control.disable_person(actor, id, 1, Kept::default(), now()).await);
         assert_refused(who, control.create_password_link(actor, id, now()).await);
     }
     assert_eq!(house.audited().await, before, "what was refused left no entry");
@@ -796,7 +793,11 @@ async fn whoever_saves_over_a_newer_version_is_told_and_writes_nothing() {
         .unwrap();
     assert_conflict(control.set_unpriced(operator, 1, Unpriced::Refuse, now()).await);
     let member = house.member.person_id().unwrap();
-    assert_conflict(control.disable_person(operator, member, 99, now()).await);
+    assert_conflict(
+        control
+            .disable_person(operator, member, 99, Kept::default(), now())
+            .await,
+    );
 }
 
 #[tokio::test]
@@ -966,7 +967,7 @@ async fn shutting_somebody_out_ends_their_keys_and_links_but_never_the_last_oper
         .await
         .unwrap();
     control
-        .disable_person(&house.manager, mia.id, mia.version, now())
+        .disable_person(&house.manager, mia.id, mia.version, Kept::default(), now())
         .await
         .unwrap();
     assert!(control.person_by_id(mia.id).await.unwrap().is_none());
@@ -987,12 +988,14 @@ async fn shutting_somebody_out_ends_their_keys_and_links_but_never_the_last_oper
     for actor in [&house.foreign_manager, &house.member, &house.auditor] {
         assert_refused(
             "disable",
-            control.disable_person(actor, cora.id, cora.version, now()).await,
+            control
+                .disable_person(actor, cora.id, cora.version, Kept::default(), now())
+                .await,
         );
     }
     let manuel = house.person(&house.manager).await;
     let own = control
-        .disable_person(&house.manager, manuel.id, manuel.version, now())
+        .disable_person(&house.manager, manuel.id, manuel.version, Kept::default(), now())
         .await;
     assert_field("person", own);
 
@@ -1002,14 +1005,16 @@ async fn shutting_somebody_out_ends_their_keys_and_links_but_never_the_last_oper
         .unwrap();
     assert_field(
         "person",
-        control.disable_person(&SYSTEM, root.id, root.version, now()).await,
+        control
+            .disable_person(&SYSTEM, root.id, root.version, Kept::default(), now())
+            .await,
     );
     control
         .create_operator(&SYSTEM, "Second", "second@example.com", PASSWORD, now())
         .await
         .unwrap();
     control
-        .disable_person(&SYSTEM, root.id, root.version, now())
+        .disable_person(&SYSTEM, root.id, root.version, Kept::default(), now())
         .await
         .unwrap();
     let answer = control.sign_in("root@example.com", PASSWORD, None, now()).await;

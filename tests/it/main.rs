@@ -1,6 +1,7 @@
 //! Everything that crosses crates, in one binary: one link for all.
 
 mod access;
+mod account;
 mod adjustments;
 mod admission;
 mod alerts;
@@ -35,9 +36,11 @@ mod ledger_export;
 mod lifecycle;
 mod limit_changes;
 mod live;
+mod noted;
 mod outage;
 mod own_key;
 mod own_limits;
+mod people;
 mod plans;
 mod policy;
 mod priorities;

@@ -7,8 +7,11 @@ use domain::ledger::Settlement;
 use domain::people::Role;
 use domain::periods::Span;
 use sqlx::Connection as _;
+use store::audit::AuditEntry;
+use store::retention::Dropped;
 use test_support::console::Window;
 use test_support::tollgate::Tollgate;
+use uuid::Uuid;
 
 use crate::ledger::{Ledger, adjustment, rejection, settlement, without_nul};
 
@@ -69,8 +72,24 @@ async fn rolled_up(ledger: &Ledger) -> (i64, i64, i64) {
     .expect("sums")
 }
 
+/// What the audit log is told, in short.
+fn noted(dropped: Dropped<'_>) -> AuditEntry {
+    AuditEntry {
+        id: Uuid::now_v7(),
+        at: Utc::now(),
+        actor_id: None,
+        actor: "test".to_owned(),
+        action: "ledger.drop".to_owned(),
+        subject: format!("{dropped:?}"),
+        tenant_id: None,
+        before: None,
+        after: None,
+        peer: None,
+    }
+}
+
 async fn tend(ledger: &Ledger, from: &str) -> Tended {
-    let tended = ledger.store.tend_ledger(Some(instant(from)), Utc::now()).await;
+    let tended = ledger.store.tend_ledger(Some(instant(from)), Utc::now(), &noted).await;
     tended.expect("a round")
 }
 
@@ -152,10 +171,24 @@ async fn gateways_that_do_it_at_the_same_time_are_no_trouble_to_each_other() {
     ledger.append(settled(9, "2026-05-03T00:00:00Z"));
     ledger.drain().await;
     let from = Some(instant("2026-10-01T00:00:00Z"));
-    let rounds = (0..4).map(|_| ledger.store.tend_ledger(from, Utc::now()));
+    let rounds = (0..4).map(|_| ledger.store.tend_ledger(from, Utc::now(), &noted));
     let tended = futures_util::future::join_all(rounds).await;
     assert!(tended.iter().all(Result::is_ok), "{tended:?}");
     tend(&ledger, "2026-10-01T00:00:00Z").await;
+    // Settlements and rejections of September, and an entry of May that lay in the default partition: each was noted once.
+    let notes: Vec<String> =
+        sqlx::query_scalar("select subject from audit_log where action = 'ledger.drop' order by 1")
+            .fetch_all(&mut ledger.database.connect().await)
+            .await
+            .expect("entries");
+    assert_eq!(
+        notes,
+        [
+            "Entries { table: \"settlements\", count: 1 }",
+            "Partition(\"rejections_2026_09\")",
+            "Partition(\"settlements_2026_09\")"
+        ]
+    );
     assert_eq!(ledger.count("settlements").await, 2);
     assert_eq!(ledger.count("rejections").await, 2);
 }
@@ -186,7 +219,11 @@ async fn stray_entries_get_partitions_of_their_own() {
     ledger.drain().await;
     assert_eq!(ledger.count("settlements_default").await, 3);
 
-    let tended = ledger.store.tend_ledger(None, Utc::now()).await.expect("a round");
+    let tended = ledger
+        .store
+        .tend_ledger(None, Utc::now(), &noted)
+        .await
+        .expect("a round");
     assert_eq!((tended.placed, tended.is_unfinished), (3, false), "{tended:?}");
     assert_eq!(ledger.count("settlements_default").await, 0);
     assert_eq!(ledger.count("settlements_2026_05").await, 2);
@@ -253,6 +290,7 @@ async fn operators_decide_how_long_entries_are_kept_and_pages_say_so() {
     let from = kept.entries_from.expect("something was dropped");
     assert!(from < Utc::now() - chrono::Duration::days(58), "{from}");
     assert_eq!(audited(&tollgate, "settings.retention").await, 1);
+    assert!(audited(&tollgate, "ledger.drop").await > 0);
 
     let mut auditor = Window::person(&tollgate, Role::Auditor, None).await;
     assert!(auditor.visit("/settings").await.content().contains("2 full months"));

@@ -3,12 +3,16 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use chrono::{Duration, Utc};
 use control::keys::{Expiry, KeyDraft, KeyOwner};
 use control::limits::NodeLimits;
+use control::management_tokens::ManagementTokenDraft;
 use domain::key_text::{KEY_RANDOM_BYTES, KeyText};
+use domain::management_tokens::Permission;
 use domain::priority::Priority;
 use http::Method;
+use test_support::console::{OPERATOR, Window};
 use test_support::fleet::until;
 use test_support::tollgate::{CREDENTIAL, Tollgate, chat_body};
 use tracing_subscriber::fmt::MakeWriter;
@@ -46,6 +50,95 @@ impl<'a> MakeWriter<'a> for Log {
 /// The part of a key that nobody may know. What stands before it is shown in the console.
 fn secret_of(key: &str) -> &str {
     key.rsplit('-').next().expect("a key")
+}
+
+/// Does at the console and the API what people and programs do there, well and badly; every secret that was used.
+async fn secrets_of_people(tollgate: &Tollgate) -> Vec<String> {
+    let (control, actor) = (tollgate.control(), tollgate.actor());
+    let mut secrets = vec![
+        "a password that is wrong".to_owned(),
+        "a password that is right".to_owned(),
+    ];
+    let token = control
+        .create_setup_link(Utc::now())
+        .await
+        .expect("a link")
+        .expect("nobody");
+    let mut window = Window::open(tollgate, &format!("/setup?token={}", token.reveal())).await;
+    let form = window.page.form("/console/setup");
+    let form = form
+        .fill("name", "Olga")
+        .fill("email", OPERATOR)
+        .fill("password", "short");
+    window.send(&form).await;
+    let form = window.page.form("/console/setup").fill("password", &secrets[1]);
+    assert_eq!(window.send(&form).await.path(), "/", "set up");
+    secrets.push(token.reveal().to_owned());
+    secrets.push(cookie_of(&window));
+    window.sign_out().await;
+    window.sign_in(OPERATOR, &secrets[0]).await;
+    window.sign_in(OPERATOR, &secrets[1]).await;
+    secrets.push(cookie_of(&window));
+    let form = window.visit("/account").await.form("/console/account/password");
+    let changed = form
+        .fill("current_password", &secrets[0])
+        .fill("password", "another password");
+    window.send(&changed).await;
+    let form = window.visit("/account").await.form("/console/account/password");
+    let changed = form
+        .fill("current_password", &secrets[1])
+        .fill("password", "another password");
+    window.send(&changed).await;
+    let notices = window.page.notices();
+    let is_changed = notices
+        .iter()
+        .any(|notice| notice.starts_with("Your password is changed"));
+    assert!(is_changed, "{notices:?}");
+    secrets.extend(["another password".to_owned(), cookie_of(&window)]);
+
+    // An invitation, shown once and used.
+    let form = window.visit("/people/new").await.form("/console/people/invite");
+    let form = form.fill("name", "Ann").fill("email", "ann@example.com");
+    let page = window
+        .send(&form.choose("role", "Auditor: reads everything, changes nothing"))
+        .await;
+    let link = page.text("#secret");
+    let token = link.split("token=").nth(1).expect("a token").to_owned();
+    let mut invited = Window::open(tollgate, &format!("/invitation?token={token}")).await;
+    let form = invited
+        .page
+        .form("/console/invitation")
+        .fill("password", "a password of the invited");
+    assert_eq!(invited.send(&form).await.path(), "/");
+    secrets.extend([token, "a password of the invited".to_owned(), cookie_of(&invited)]);
+
+    let draft = ManagementTokenDraft {
+        name: "export".into(),
+        tenant_id: None,
+        permissions: vec![Permission::LedgerRead],
+        lifetime_days: 1,
+    };
+    let issued = control
+        .issue_management_token(&actor, &draft, Utc::now())
+        .await
+        .expect("a token");
+    let text = issued.text.reveal().to_owned();
+    let misspelt = format!("{}_", &text[..text.len() - 1]);
+    for (token, status) in [(&text, 200), (&misspelt, 401)] {
+        let bearer = format!("Bearer {token}");
+        let header = [("authorization", bearer.as_str())];
+        let path = "/api/v1/settlements";
+        let answer = tollgate.browser().send(Method::GET, path, &header, Bytes::new()).await;
+        assert_eq!(answer.status, status, "{}", answer.text());
+        secrets.push(secret_of(token).to_owned());
+    }
+    secrets
+}
+
+fn cookie_of(window: &Window) -> String {
+    let cookie = window.browser.cookie("tollgate_session");
+    assert!(cookie.len() > 20, "{cookie} is no secret");
+    cookie.to_owned()
 }
 
 // On one thread, which is this one: gateway, console, provider and callers all log to the buffer.
@@ -137,6 +230,7 @@ async fn keys_and_credentials_do_not_reach_the_log() {
         deliveries.expect("deliveries")[0].last_error.is_some()
     })
     .await;
+    let of_people = secrets_of_people(&tollgate).await;
     tollgate.shipped().await;
     let tollgate = tollgate.restart().await;
     assert_eq!(tollgate.chat(&valid, "Hello.").await.status, 200);
@@ -148,6 +242,7 @@ async fn keys_and_credentials_do_not_reach_the_log() {
     let parts: Vec<&str> = secrets.iter().map(|key| secret_of(key)).collect();
     secrets.extend(parts);
     secrets.extend([CREDENTIAL, hook_secret.reveal(), "token-of-the-hook"]);
+    secrets.extend(of_people.iter().map(String::as_str));
     for secret in secrets {
         let found = text.lines().find(|line| line.contains(secret));
         assert!(found.is_none(), "{secret} is in the log: {}", found.unwrap_or_default());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{Duration, Utc};
-use control::people::PersonDraft;
+use control::people::{Kept, PersonDraft};
 use control::sessions::{PERSON_FIELD, Sessions};
 use control::{Actor, Control, SystemRandom};
 use domain::people::Role;
@@ -109,7 +109,7 @@ async fn a_session_ends_with_its_person() {
     let now = Utc::now();
     console
         .control
-        .disable_person(&SYSTEM, person.id, person.version, now)
+        .disable_person(&SYSTEM, person.id, person.version, Kept::default(), now)
         .await
         .unwrap();
     assert_eq!(console.sessions.load(&record.id).await.unwrap(), None);

@@ -96,6 +96,13 @@ const CLOCKS_AND_RANDOMNESS: [&str; 6] = [
     "rand::",
 ];
 
+/// Functions of `control` that write and leave no entry in the audit log, and why. All others that commit also note.
+const UNNOTED: [(&str, &str, &str); 1] = [(
+    "crates/control/src/sign_in.rs",
+    "count_attempt",
+    "an attempt is not anybody's change; letting somebody in is noted",
+)];
+
 /// A library and the crates through which alone it may be reached.
 const DOORS: [(&str, &[&str]); 2] = [("sqlx", &["store", "test-support"]), ("redis", &["limits"])];
 
@@ -294,6 +301,57 @@ fn migrations_are_named_by_time_and_by_what_they_do() {
 }
 
 #[test]
+fn whoever_changes_something_leaves_a_note_of_it() {
+    let sources: Vec<Source> = sources("crates/control/src")
+        .into_iter()
+        .filter(|source| !source.is_test())
+        .collect();
+    let functions: Vec<(&str, &str, String)> = sources
+        .iter()
+        .flat_map(|source| {
+            functions(&source.text)
+                .into_iter()
+                .map(|(name, body)| (source.name.as_str(), name, body))
+        })
+        .collect();
+    // Those that note themselves, and those that call them with their transaction.
+    let mut noting = BTreeSet::from(["note"]);
+    loop {
+        let known = noting.len();
+        for (_, name, body) in &functions {
+            if noting.iter().any(|of| body.contains(&format!(".{of}("))) {
+                noting.insert(name);
+            }
+        }
+        if noting.len() == known {
+            break;
+        }
+    }
+    let mut wrong = Vec::new();
+    let mut excused = BTreeSet::new();
+    for (file, name, body) in &functions {
+        let commits = body.contains("commit(") || body.contains(".commit()");
+        // `commit` itself ends what its caller has noted.
+        if !commits || noting.contains(name) || *name == "commit" {
+            continue;
+        }
+        if UNNOTED.iter().any(|(of, unnoted, _)| of == file && unnoted == name) {
+            excused.insert(*name);
+        } else {
+            wrong.push(format!(
+                "{file}: `{name}` commits and notes nothing: call `self.note` in the same transaction, or say in UNNOTED why not"
+            ));
+        }
+    }
+    for (file, name, _) in UNNOTED.iter().filter(|(_, name, _)| !excused.contains(name)) {
+        wrong.push(format!(
+            "{file}: `{name}` needs no excuse any more: remove it from UNNOTED"
+        ));
+    }
+    assert_tidy(wrong);
+}
+
+#[test]
 fn the_top_level_holds_only_what_a_newcomer_expects() {
     // What git would commit; a developer's own ignored files do not matter.
     let output = Command::new("git")
@@ -363,6 +421,15 @@ fn lint_exceptions_are_expectations_with_a_reason() {
         }
     }
     assert_tidy(wrong);
+}
+
+#[test]
+fn what_counts_as_a_function() {
+    let text = "impl A {\n    pub(crate) async fn b<T>(&self) {\n        c()\n    }\n\n    // fn no()\n}\n\nfn d() {\n    e()\n}\n";
+    let found = functions(text);
+    let names: Vec<&str> = found.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["b", "d"]);
+    assert!(found[0].1.contains("c()") && !found[0].1.contains("e()"));
 }
 
 #[test]
@@ -476,6 +543,31 @@ fn sources(folder: &str) -> Vec<Source> {
     assert!(!sources.is_empty(), "{folder} holds no sources");
     sources.sort_by(|left, right| left.name.cmp(&right.name));
     sources
+}
+
+/// The functions of a formatted source with their bodies, which end with a brace under their first word. A function within
+/// another is part of it, and found as well.
+fn functions(text: &str) -> Vec<(&str, String)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let (head, rest) = match code.split_once("fn ") {
+            Some((head, rest)) if !code.starts_with("//") => (head, rest),
+            _ => continue,
+        };
+        let is_head = head
+            .split_whitespace()
+            .all(|word| word == "async" || word == "const" || word == "pub" || word.starts_with("pub("));
+        if !is_head {
+            continue;
+        }
+        let name = rest.split(['(', '<']).next().unwrap_or_default();
+        let end = format!("{}}}", &line[..line.len() - code.len()]);
+        let body = lines[start..].iter().take_while(|line| **line != end);
+        found.push((name, body.copied().collect::<Vec<_>>().join("\n")));
+    }
+    found
 }
 
 /// Whether the line, or a string literal in it, begins a statement.

@@ -215,6 +215,15 @@ async fn a_damaged_sum_of_any_kind_is_found_and_made_anew() {
         let printed = verify(&tollgate, &["--repair"]).await;
         assert_eq!(printed.code, AGREES, "{damage}: {printed:?}");
         assert!(printed.stdout.contains(&format!("made anew: {table}")), "{printed:?}");
+        let (actor, from, rows): (String, String, i32) = sqlx::query_as(
+            "select actor, peer, (after->>'differing_rows')::int from audit_log
+             where action = 'ledger.repair' order by at desc, id desc limit 1",
+        )
+        .fetch_one(&mut tollgate.sql().await)
+        .await
+        .expect("it was noted");
+        assert_eq!(actor, "command line", "{damage}");
+        assert!(from.contains('@') && rows > 0, "{damage}: {from}, {rows} rows");
         assert_eq!(verify(&tollgate, &[]).await.code, AGREES, "{damage}");
     }
 }

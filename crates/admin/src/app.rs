@@ -55,6 +55,8 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/people") view=pages::people::list ssr=SsrMode::Async />
                 <Route path=path!("/people/new") view=pages::people::new ssr=SsrMode::Async />
                 <Route path=path!("/people/link") view=pages::people::link ssr=SsrMode::Async />
+                <Route path=path!("/people/:id") view=pages::people::one::view ssr=SsrMode::Async />
+                <Route path=path!("/account") view=pages::account::view ssr=SsrMode::Async />
                 <Route path=path!("/connect") view=pages::connect::view ssr=SsrMode::Async />
                 <Route path=path!("/budget-events") view=pages::budget_events::view ssr=SsrMode::Async />
                 <Route path=path!("/alerts") view=pages::alerts::view ssr=SsrMode::Async />

@@ -357,8 +357,18 @@ impl<F> Filled<F> {
 
     /// A single yes or no, sent as `on` or not at all.
     pub fn check(&self, field: Field, is_checked: bool) -> AnyView {
-        let hint_id = format!("{}-hint", field.name);
-        let described_by = field.hint.is_some().then(|| hint_id.clone());
+        let (hint_id, error_id) = (format!("{}-hint", field.name), format!("{}-error", field.name));
+        let error = self.error(field.name);
+        let is_invalid = error.is_some().then_some("true");
+        let described_by: Vec<String> = [
+            error.is_some().then(|| error_id.clone()),
+            field.hint.is_some().then(|| hint_id.clone()),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let described_by = (!described_by.is_empty()).then(|| described_by.join(" "));
+        let error = error.map(|message| view! { <span class="error" id=error_id>{message}</span> });
         let now = self
             .now(field.name, if is_checked { "on" } else { "" })
             .map(|stored| if stored.is_empty() { "Now: no" } else { "Now: yes" })
@@ -370,9 +380,17 @@ impl<F> Filled<F> {
         view! {
             <div class="field">
                 <label class="check">
-                    <input type="checkbox" name=field.name value="on" checked=is_checked aria-describedby=described_by />
+                    <input
+                        type="checkbox"
+                        name=field.name
+                        value="on"
+                        checked=is_checked
+                        aria-describedby=described_by
+                        aria-invalid=is_invalid
+                    />
                     <span>{field.label}</span>
                 </label>
+                {error}
                 {now}
                 {hint}
             </div>

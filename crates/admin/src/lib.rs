@@ -26,6 +26,7 @@ pub mod state;
 pub mod submit;
 pub mod table;
 pub mod tables;
+pub mod user_agents;
 pub mod visit;
 
 pub use router::router;

@@ -4,6 +4,7 @@
     reason = "the server macro makes each function's arguments into public fields"
 )]
 
+pub mod account;
 pub mod adjustments;
 pub mod alerts;
 pub mod audit;
@@ -29,6 +30,7 @@ pub mod queue;
 pub mod quota_tree;
 pub mod rehearsal;
 pub mod reports;
+pub mod sessions;
 pub mod settings;
 pub mod setup;
 pub mod sign_in;

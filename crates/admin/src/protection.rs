@@ -12,6 +12,9 @@ use crate::error::{self, PageError};
 /// The policy of answers that state none: nothing is loaded or run.
 const POLICY_WITHOUT_SCRIPTS: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; \
                                       base-uri 'none'; frame-ancestors 'none'";
+/// Where people reach the console by https, browsers are to come by nothing else for a year: no first request in clear shows
+/// its cookie or the token of a link.
+pub const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The content security policy of a rendered page, whose one inline script carries `nonce`. WASM needs

@@ -75,6 +75,10 @@ pub fn router<S: SessionStore + Clone>(state: AdminState, sessions: S) -> Router
         .layer(middleware::from_fn(protection::secure_headers))
         .layer(CompressionLayer::new().compress_when(PagesWithoutSecret))
         .merge(files(&state))
+        .layer(SetResponseHeaderLayer::overriding(
+            http::header::STRICT_TRANSPORT_SECURITY,
+            state.has_secure_cookies.then_some(protection::TLS_ONLY),
+        ))
 }
 
 /// Pages that show no secret. From how long a compressed page is, whoever chooses a part of it (a link with a search in it)

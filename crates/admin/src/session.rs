@@ -2,6 +2,10 @@
 //! keeps a session's data sealed, and a browser holds nothing but its id.
 
 use chrono::{DateTime, Duration, Utc};
+use control::sessions::{
+    PEER_FIELD as PEER, PERSON_FIELD as PERSON, PUBLIC_ID_FIELD as PUBLIC_ID, SEEN_FIELD as SEEN_AT,
+    SIGNED_IN_FIELD as SIGNED_IN_AT, USER_AGENT_FIELD as USER_AGENT,
+};
 use domain::ids::PersonId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,12 +15,8 @@ use tower_sessions::{Expiry, Session, SessionManagerLayer, SessionStore};
 use crate::error::PageError;
 use crate::form::Draft;
 use crate::state::AdminState;
-use crate::visit::Visitor;
+use crate::visit::{Arrival, Visit, Visitor};
 
-/// Whose session it is; the store ends a person's sessions by this field.
-const PERSON: &str = "person_id";
-const SIGNED_IN_AT: &str = "signed_in_at";
-const SEEN_AT: &str = "seen_at";
 const DRAFT: &str = "draft";
 const NOTICE: &str = "notice";
 const NOTICE_LINK: &str = "notice_link";
@@ -49,14 +49,9 @@ pub fn layer<S: SessionStore + Clone>(sessions: S, is_secure: bool) -> SessionMa
         .with_expiry(Expiry::OnInactivity(time::Duration::hours(IDLE_HOURS)))
 }
 
-/// Who is signed in, if the session is young enough and the person may still sign in. A page that is open `is_use` only when
+/// Who is signed in, if the session is young enough and the person may still sign in. A page that is open is used only when
 /// somebody asks for it: its figures alone do not keep a session.
-pub async fn visitor(
-    state: &AdminState,
-    session: &Session,
-    peer: Option<String>,
-    is_use: bool,
-) -> Result<Option<Visitor>, PageError> {
+pub async fn visitor(state: &AdminState, session: &Session, arrival: &Arrival) -> Result<Option<Visitor>, PageError> {
     let Some(id) = get::<PersonId>(session, PERSON).await? else {
         return Ok(None);
     };
@@ -70,21 +65,45 @@ pub async fn visitor(
         end(session).await?;
         return Ok(None);
     };
+    let session_id = match get(session, PUBLIC_ID).await? {
+        Some(id) => id,
+        // Begun by an earlier release. Saved at once: what this request does may go by it.
+        None => {
+            let id = state.control.new_session_id(now);
+            put(session, PUBLIC_ID, id).await?;
+            session.save().await?;
+            id
+        }
+    };
     let seen_at: Option<DateTime<Utc>> = get(session, SEEN_AT).await?;
+    let is_use = !arrival.is_renewal;
     if is_use && seen_at.is_none_or(|at| now - at >= Duration::seconds(SEEN_EVERY_SECONDS)) {
-        put(session, SEEN_AT, now).await?;
+        note_seen(session, arrival, now).await?;
     }
-    Ok(Some(Visitor::new(&person, peer)))
+    Ok(Some(Visitor::new(&person, arrival.peer.clone(), session_id)))
 }
 
 /// Signs a person in under a new session id, so that an id planted before is worth nothing.
-pub async fn begin(session: &Session, person: PersonId, now: DateTime<Utc>) -> Result<(), PageError> {
+pub async fn begin(visit: &Visit, person: PersonId) -> Result<(), PageError> {
+    let (session, now) = (&visit.session, visit.now());
     session.clear().await;
     session.cycle_id().await?;
     session.set_expiry(Some(Expiry::OnInactivity(time::Duration::hours(IDLE_HOURS))));
     put(session, PERSON, person).await?;
+    put(session, PUBLIC_ID, visit.state.control.new_session_id(now)).await?;
     put(session, SIGNED_IN_AT, now).await?;
-    put(session, SEEN_AT, now).await
+    note_seen(session, &visit.arrival, now).await
+}
+
+async fn note_seen(session: &Session, arrival: &Arrival, now: DateTime<Utc>) -> Result<(), PageError> {
+    put(session, SEEN_AT, now).await?;
+    put(session, PEER, &arrival.peer).await?;
+    put(session, USER_AGENT, &arrival.user_agent).await
+}
+
+/// Goes on under another session id: whoever has a copy of the one before is out.
+pub async fn renew(session: &Session) -> Result<(), PageError> {
+    Ok(session.cycle_id().await?)
 }
 
 /// Ends the session in the store and in the browser.

@@ -7,6 +7,7 @@ use leptos_axum::ResponseOptions;
 use leptos_meta::MetaTags;
 
 use crate::app::App;
+use crate::pages::account;
 use crate::protection;
 use crate::visit::Visitor;
 
@@ -100,7 +101,9 @@ pub fn frame(visitor: &Visitor, path: &str, open_alerts: usize, content: AnyView
                     <ul class="nav-list">{items}</ul>
                 </nav> <div class="who">
                     <p>
-                        {visitor.name.clone()} <br /> <small>{visitor.role.as_str()}</small>
+                        <a href=account::PATH aria-current=(path == account::PATH).then_some("page") title="Your account">
+                            {visitor.name.clone()}
+                        </a> <br /> <small>{visitor.role.as_str()}</small>
                     </p>
                     <form method="post" action="/console/sign-out">
                         <button class="button" type="submit">

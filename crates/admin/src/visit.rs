@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use control::Actor;
 use control::rows::Person;
-use domain::ids::TenantId;
+use domain::ids::{SessionId, TenantId};
 use domain::people::Role;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -34,6 +34,8 @@ const OPEN_PATHS: [&str; 6] = [
     "/console/setup",
     "/console/invitation",
 ];
+/// Characters of a program's name for itself that are kept.
+const USER_AGENT_CHARS_MAX: usize = 256;
 /// What stays readable in a query.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'/');
 
@@ -48,12 +50,15 @@ pub struct Visitor {
     pub role: Role,
     /// Whose they are: managers and members only.
     pub tenant_id: Option<TenantId>,
+    /// The session that they are here by.
+    pub session_id: SessionId,
 }
 
 impl Visitor {
-    /// The person, coming from `peer`.
-    pub fn new(person: &Person, peer: Option<String>) -> Self {
+    /// The person, coming from `peer`, by this session.
+    pub fn new(person: &Person, peer: Option<String>, session_id: SessionId) -> Self {
         Self {
+            session_id,
             actor: Actor::person(person, peer),
             name: person.name.clone(),
             role: person.role,
@@ -94,14 +99,10 @@ pub struct Visit {
     pub state: AdminState,
     /// Who is signed in.
     pub visitor: Option<Visitor>,
-    /// The address the request comes from, for audit and throttling.
-    pub peer: Option<String>,
+    /// What the request says of itself.
+    pub arrival: Arrival,
     /// How values are written.
     pub format: Format,
-    /// The address asked for.
-    pub uri: Uri,
-    /// Whether a page is to be shown, and not only its headers or an open page's figures.
-    is_page: bool,
     /// A form on its way back.
     pub draft: Option<Draft>,
     /// What was just done.
@@ -121,13 +122,13 @@ pub struct Visit {
 impl Visit {
     /// The path asked for.
     pub fn path(&self) -> &str {
-        self.uri.path()
+        self.arrival.uri.path()
     }
 
     /// The first value of a field of the query, unless empty. A NUL character, which Postgres does not take, becomes
     /// U+FFFD, as in the ledger.
     pub fn query(&self, name: &str) -> Option<String> {
-        let query = self.uri.query().unwrap_or_default();
+        let query = self.arrival.uri.query().unwrap_or_default();
         url::form_urlencoded::parse(query.as_bytes())
             .find(|(field, value)| field == name && !value.is_empty())
             .map(|(_, value)| value.replace('\0', "\u{fffd}"))
@@ -135,7 +136,7 @@ impl Visit {
 
     /// Every value of a field of the query.
     pub fn queries(&self, name: &str) -> Vec<String> {
-        let query = self.uri.query().unwrap_or_default();
+        let query = self.arrival.uri.query().unwrap_or_default();
         url::form_urlencoded::parse(query.as_bytes())
             .filter(|(field, _)| field == name)
             .map(|(_, value)| value.into_owned())
@@ -160,7 +161,7 @@ impl Visit {
     /// The secret that waits to be shown once. Only a page that is really shown uses it up: a HEAD request shows nothing.
     pub async fn take_secret<T: DeserializeOwned>(&self) -> Result<Option<T>, PageError> {
         self.shows_secret();
-        if self.is_page {
+        if self.arrival.is_page() {
             session::take_secret(&self.session, self.now()).await
         } else {
             Ok(None)
@@ -188,6 +189,10 @@ pub async fn layer(State(state): State<AdminState>, session: Session, mut reques
             .get::<ConnectInfo<SocketAddr>>()
             .map(|ConnectInfo(address)| address.ip().to_string()),
         is_renewal: request.extensions().get::<Renewal>().is_some(),
+        user_agent: request.headers().get(header::USER_AGENT).map(|name| {
+            let name = String::from_utf8_lossy(name.as_bytes());
+            name.chars().take(USER_AGENT_CHARS_MAX).collect()
+        }),
     };
     let method = arrival.method.clone();
     let visit = match begin(state, session, arrival).await {
@@ -222,39 +227,43 @@ pub async fn layer(State(state): State<AdminState>, session: Session, mut reques
 pub struct WithoutSecret;
 
 /// What a request says of itself.
-struct Arrival {
-    uri: Uri,
-    method: Method,
-    peer: Option<String>,
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// The address asked for.
+    pub uri: Uri,
+    /// What is asked.
+    pub method: Method,
+    /// The address it comes from, for audit and throttling.
+    pub peer: Option<String>,
+    /// What the program that asks calls itself; at most 256 characters of it.
+    pub user_agent: Option<String>,
     /// An open page is rendered again.
-    is_renewal: bool,
+    pub is_renewal: bool,
+}
+
+impl Arrival {
+    /// Whether a page is to be shown, and not only its headers or an open page's figures.
+    fn is_page(&self) -> bool {
+        self.method == Method::GET && !self.is_renewal
+    }
 }
 
 async fn begin(state: AdminState, session: Session, arrival: Arrival) -> Result<Visit, PageError> {
-    let Arrival {
-        uri,
-        method,
-        peer,
-        is_renewal,
-    } = arrival;
     let settings = state.control.settings().await?.settings;
-    let visitor = session::visitor(&state, &session, peer.clone(), !is_renewal).await?;
-    let is_page = method == Method::GET && !is_renewal;
-    let messages = if is_page {
+    let visitor = session::visitor(&state, &session, &arrival).await?;
+    let messages = if arrival.is_page() {
         session::take_messages(&session).await?
     } else {
         Messages::default()
     };
-    let address = uri.path_and_query().map_or("", |address| address.as_str());
+    let address = arrival.uri.path_and_query().map_or("", |address| address.as_str());
     Ok(Visit {
         format: Format::new(&settings),
         // A draft belongs to the page that its form is on: to one tenant, not to another one's form of the same kind.
         draft: messages.draft.filter(|draft| draft.back == address),
-        is_page,
-        uri,
+        arrival,
         state,
         visitor,
-        peer,
         notice: messages.notice,
         notice_link: messages.notice_link,
         problem: messages.problem,
@@ -266,7 +275,11 @@ async fn begin(state: AdminState, session: Session, arrival: Arrival) -> Result<
 
 /// A page leads to the sign-in and back; a form cannot be repeated after it, so it leads to the sign-in only.
 fn to_the_door(visit: &Visit, method: &Method) -> Response {
-    let address = visit.uri.path_and_query().map_or("/", |address| address.as_str());
+    let address = visit
+        .arrival
+        .uri
+        .path_and_query()
+        .map_or("/", |address| address.as_str());
     match (is_read(method), address) {
         (true, "/") => see_other("/sign-in"),
         (true, address) => see_other(&format!("/sign-in?next={}", utf8_percent_encode(address, QUERY))),

@@ -15,10 +15,15 @@ pub enum Actor {
     Person(PersonActor),
     /// A program with a management token.
     Token(TokenActor),
-    /// The program itself, for its owner: set-up, demo, command line. May do everything.
+    /// The program itself: set-up, demo, housekeeping. May do everything.
     System {
-        /// What the audit log says: `command line`.
+        /// What the audit log says: `housekeeping`.
         name: &'static str,
+    },
+    /// Whoever runs the program for one thing, where it has the database and its secrets. May do everything.
+    CommandLine {
+        /// Who and where, in place of an address: `ada@gateway-1`.
+        from: String,
     },
 }
 
@@ -107,6 +112,7 @@ impl Actor {
             Self::Person(person) => &person.email,
             Self::Token(token) => &token.label,
             Self::System { name } => name,
+            Self::CommandLine { .. } => "command line",
         }
     }
 
@@ -114,23 +120,29 @@ impl Actor {
     pub fn person_id(&self) -> Option<PersonId> {
         match self {
             Self::Person(person) => Some(person.id),
-            Self::Token(_) | Self::System { .. } => None,
+            Self::Token(_) | Self::System { .. } | Self::CommandLine { .. } => None,
         }
     }
 
-    /// The address they come from.
+    /// Whether it is the program or whoever runs it, and nobody who asks it from outside.
+    pub(crate) fn is_of_the_house(&self) -> bool {
+        matches!(self, Self::System { .. } | Self::CommandLine { .. })
+    }
+
+    /// The address they come from; of the command line, who runs it where.
     pub fn peer(&self) -> Option<&str> {
         match self {
             Self::Person(person) => person.peer.as_deref(),
             Self::Token(token) => token.peer.as_deref(),
             Self::System { .. } => None,
+            Self::CommandLine { from } => Some(from),
         }
     }
 
     /// What they may see.
     pub fn reach(&self) -> Result<Reach, ControlError> {
         match self {
-            Self::System { .. } => Ok(Reach::Everything),
+            Self::System { .. } | Self::CommandLine { .. } => Ok(Reach::Everything),
             Self::Token(token) => Ok(token.tenant_id.map_or(Reach::Everything, Reach::Tenant)),
             Self::Person(person) => match (person.role, person.tenant_id) {
                 (Role::Operator | Role::Auditor, _) => Ok(Reach::Everything),
@@ -144,7 +156,7 @@ impl Actor {
     /// Whether they may change everything.
     pub fn is_operator(&self) -> bool {
         match self {
-            Self::System { .. } => true,
+            Self::System { .. } | Self::CommandLine { .. } => true,
             Self::Person(person) => person.role == Role::Operator,
             Self::Token(token) => token.tenant_id.is_none(),
         }
@@ -153,7 +165,7 @@ impl Actor {
     /// Whether they may run this tenant: its people and keys.
     pub fn may_run(&self, tenant: TenantId) -> bool {
         match self {
-            Self::System { .. } => true,
+            Self::System { .. } | Self::CommandLine { .. } => true,
             Self::Token(token) => token.tenant_id.is_none_or(|own| own == tenant),
             Self::Person(person) => match person.role {
                 Role::Operator => true,

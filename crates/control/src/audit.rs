@@ -4,10 +4,11 @@ pub mod difference;
 mod subject;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use chrono::{DateTime, Utc};
 use domain::ids::TenantId;
-use domain::limits::{Scope, Target};
+use domain::limits::Scope;
 use domain::management_tokens::Permission;
 use serde_json::Value;
 use store::audit::{AuditEntry, AuditFilter, NamedKind};
@@ -46,12 +47,14 @@ pub enum Surface {
 }
 
 impl Surface {
-    /// Only people have ids, and only what comes over the network has an address.
+    /// Only people have ids, and only what comes over the network has an address; the command line says who ran it where.
     fn of(entry: &AuditEntry) -> Self {
-        match (&entry.actor_id, &entry.peer) {
+        let peer = entry.peer.as_deref();
+        let has_address = peer.is_some_and(|peer| peer.parse::<IpAddr>().is_ok());
+        match (entry.actor_id, has_address) {
             (Some(_), _) => Self::Console,
-            (None, Some(_)) => Self::Api,
-            (None, None) => Self::Program,
+            (None, true) => Self::Api,
+            (None, false) => Self::Program,
         }
     }
 }
@@ -62,7 +65,7 @@ pub(crate) struct Change {
     pub(crate) action: &'static str,
     /// `key:<id>`.
     pub(crate) subject: String,
-    /// Whose.
+    /// Whose; a key's tenant is found for it.
     pub(crate) tenant_id: Option<TenantId>,
     /// As it was.
     pub(crate) before: Option<Value>,
@@ -168,22 +171,23 @@ impl Control {
             .collect())
     }
 
-    /// Notes a change in the transaction that makes it.
+    /// Notes a change in the transaction that makes it. What is done to a key is its tenant's, whoever says so.
     pub(crate) async fn note(
         &self,
         transaction: &mut Transaction,
         actor: &Actor,
         now: DateTime<Utc>,
-        change: Change,
+        mut change: Change,
     ) -> Result<(), ControlError> {
-        let tenant_id = match (change.tenant_id, AuditSubject::read(&change.subject)) {
-            // Limits on a key do not know whose it is.
-            (None, AuditSubject::Target(Target::Node(Scope::Key(id)))) => {
-                keys::lock(transaction, id).await?.map(|key| key.tenant_id)
-            }
-            (tenant_id, _) => tenant_id,
-        };
-        let entry = AuditEntry {
+        if let (None, Ok(Scope::Key(key))) = (change.tenant_id, change.subject.parse()) {
+            change.tenant_id = keys::tenant_of(transaction, key).await?;
+        }
+        Ok(store::audit::append(transaction, &self.entry(actor, now, change)).await?)
+    }
+
+    /// A change as it is noted.
+    pub(crate) fn entry(&self, actor: &Actor, now: DateTime<Utc>, change: Change) -> AuditEntry {
+        AuditEntry {
             id: self.audit_id(now),
             at: now,
             actor_id: actor.person_id(),
@@ -194,8 +198,7 @@ impl Control {
             before: change.before,
             after: change.after,
             peer: actor.peer().map(str::to_owned),
-        };
-        Ok(store::audit::append(transaction, &entry).await?)
+        }
     }
 
     pub(crate) fn audit_id(&self, now: DateTime<Utc>) -> Uuid {

@@ -81,7 +81,7 @@ pub struct KeyDraft {
     pub priority: Priority,
     /// Models it may use; all when absent.
     pub allowed_models: Option<Vec<String>>,
-    /// Whether requests may name an end user; for applications, so not for members to decide.
+    /// Whether requests may name an end user; for applications, so not for members to decide, and never a person's key.
     pub may_name_users: bool,
     /// Whether a request that could be admitted later is answered with a job rather than refused.
     pub degrades: bool,
@@ -152,6 +152,10 @@ impl Control {
         let tenant = tenants::lock(&mut transaction, tenant_id)
             .await?
             .ok_or(ControlError::field("tenant_id", "there is no such tenant"))?;
+        if owner == KeyOwner::Service && actor.person_id().is_some() {
+            // So that revoking what somebody issued who is shut out, and their issuing more, do not pass each other.
+            self.lock_self(&mut transaction, actor).await?;
+        }
         if keys::lock(&mut transaction, id).await?.is_some() {
             return Err(ControlError::Exists {
                 what: "key",
@@ -176,6 +180,7 @@ impl Control {
             values,
             created_at: now,
             created_by: actor.label().to_owned(),
+            created_by_id: actor.person_id(),
         };
         keys::insert(&mut transaction, &key).await?;
         let row = keys::lock(&mut transaction, key.id).await?.ok_or(NOT_FOUND)?;
@@ -239,13 +244,7 @@ impl Control {
             return Ok(());
         }
         keys::revoke(&mut transaction, id, now).await?;
-        self.note(
-            &mut transaction,
-            actor,
-            now,
-            changed("key.revoke", &row, Some(shown(&row)), None),
-        )
-        .await?;
+        self.note(&mut transaction, actor, now, revoked(&row)).await?;
         commit(transaction).await
     }
 
@@ -363,8 +362,15 @@ async fn checked(
     if draft.priority > ceiling {
         fields.refuse("priority", format!("this tenant's keys run at {ceiling} at most"));
     }
+    // Rows from before this rule may have it, and anybody who may change such a key may take it away.
     let may_name_users_before = before.is_some_and(|key| key.may_name_users);
-    if draft.may_name_users != may_name_users_before && !actor.may_run(tenant.tenant.id) {
+    if about.owner_id.is_some() {
+        fields.require(
+            !draft.may_name_users,
+            "may_name_users",
+            "only a service account's key may name end users: a person's key counts in its owner's limits",
+        );
+    } else if draft.may_name_users != may_name_users_before && !actor.may_run(tenant.tenant.id) {
         fields.refuse("may_name_users", "ask a manager of your tenant to change this");
     }
     let allowed_models = check_models(transaction, &mut fields, draft).await?;
@@ -445,6 +451,11 @@ fn shown(key: &KeyRow) -> Value {
         "degrades": key.degrades,
         "expires_at": key.expires_at,
     })
+}
+
+/// What is noted when a key is revoked, on its own page or with its owner.
+pub(crate) fn revoked(row: &KeyRow) -> Change {
+    changed("key.revoke", row, Some(shown(row)), None)
 }
 
 fn changed(action: &'static str, key: &KeyRow, before: Option<Value>, after: Option<Value>) -> Change {

@@ -5,6 +5,7 @@
 //! writes what operators configure. Surfaces do not know the store: its types that operations take and
 //! give are re-exported in [`rows`].
 
+pub mod account;
 pub mod actor;
 pub mod adjustments;
 mod adjustments_csv;
@@ -39,6 +40,7 @@ pub mod quarantine;
 pub mod queues;
 pub mod quota_tree;
 pub mod rehearsals;
+pub mod repairs;
 pub mod reports;
 pub mod retention;
 pub mod rows;

@@ -115,6 +115,10 @@ impl Control {
         }
         fields.check()?;
         let mut transaction = self.store.begin().await?;
+        if actor.person_id().is_some() {
+            // So that revoking what somebody issued who is shut out, and their issuing more, do not pass each other.
+            self.lock_self(&mut transaction, actor).await?;
+        }
         if management_tokens::lock_and_count_live(&mut transaction, now).await? >= TOKENS_MAX {
             let message = format!("there are {TOKENS_MAX} tokens already; revoke one first");
             return Err(ControlError::field("name", message));
@@ -129,6 +133,7 @@ impl Control {
             permissions,
             created_at: now,
             created_by: actor.label().to_owned(),
+            created_by_id: actor.person_id(),
             expires_at: now + Duration::days(i64::from(draft.lifetime_days)),
         };
         management_tokens::insert(&mut transaction, &token).await?;
@@ -160,6 +165,7 @@ impl Control {
             permissions: Permission::ALL.to_vec(),
             created_at: now,
             created_by: actor.label().to_owned(),
+            created_by_id: None,
             expires_at: now + Duration::days(i64::from(LIFETIME_DAYS_DEFAULT)),
         };
         management_tokens::insert(&mut transaction, &token).await?;
@@ -186,8 +192,7 @@ impl Control {
             return Ok(());
         }
         management_tokens::revoke(&mut transaction, id, now).await?;
-        let change = changed("management_token.revoke", &row, Some(shown(&row)), None);
-        self.note(&mut transaction, actor, now, change).await?;
+        self.note(&mut transaction, actor, now, revoked(&row)).await?;
         commit(transaction).await
     }
 
@@ -228,6 +233,11 @@ fn shown(token: &ManagementTokenRow) -> Value {
         "permissions": token.permissions,
         "expires_at": token.expires_at,
     })
+}
+
+/// What is noted when a token is revoked, on its own page or with whoever issued it.
+pub(crate) fn revoked(token: &ManagementTokenRow) -> Change {
+    changed("management_token.revoke", token, Some(shown(token)), None)
 }
 
 fn changed(action: &'static str, token: &ManagementTokenRow, before: Option<Value>, after: Option<Value>) -> Change {

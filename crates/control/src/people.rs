@@ -1,14 +1,21 @@
-//! People: set-up of the first operator, invitations, passwords, shutting somebody out.
+//! People: set-up of the first operator, invitations, passwords, changing somebody, shutting somebody out.
+
+mod edit;
+mod leaving;
+
+pub use edit::PersonEdit;
+pub use leaving::{Issued, Kept};
 
 use chrono::{DateTime, Duration, Utc};
 use domain::ids::{PersonId, TenantId};
 use domain::people::Role;
-use serde_json::json;
+use serde_json::{Value, json};
+use store::keys::{KeyRow, KeysOf};
 use store::one_time_links::LinkPurpose;
 use store::one_time_links::OneTimeLink;
-use store::people::NewPerson;
-use store::people::Person;
-use store::{Transaction, keys, one_time_links, people, sessions, tenants};
+use store::people::{Person, PersonValues};
+use store::sessions::SessionRow;
+use store::{Transaction, one_time_links, people, sessions, tenants};
 
 use crate::actor::Reach;
 use crate::audit::Change;
@@ -57,6 +64,19 @@ pub struct LinkInfo {
     pub expires_at: DateTime<Utc>,
 }
 
+/// Somebody on their own page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PersonView {
+    /// The person.
+    pub row: Person,
+    /// The keys that they own and that are not revoked.
+    pub keys: Vec<KeyRow>,
+    /// What they have issued that goes on without them, as far as the reader may run it.
+    pub issued: Issued,
+    /// Where they are signed in.
+    pub sessions: Vec<SessionRow>,
+}
+
 impl Control {
     /// Whether nobody exists yet, so that the first operator must be set up.
     pub async fn needs_setup(&self) -> Result<bool, ControlError> {
@@ -78,6 +98,14 @@ impl Control {
             expires_at: now + Duration::hours(SETUP_LINK_HOURS),
         };
         one_time_links::insert(&mut transaction, &tokens::hash(token.reveal()), &link, now).await?;
+        let change = Change {
+            action: "person.setup_link",
+            subject: "setup".to_owned(),
+            tenant_id: None,
+            before: None,
+            after: Some(json!({ "expires_at": link.expires_at })),
+        };
+        self.note(&mut transaction, &START, now, change).await?;
         commit(transaction).await?;
         Ok(Some(token))
     }
@@ -121,7 +149,8 @@ impl Control {
             role: Role::Operator,
             tenant_id: None,
         };
-        let person = self.checked(&draft, Some(password), now)?;
+        let values = checked(&draft, Some(password))?;
+        let id = self.new_id(PersonId::new, now);
         let hash = self.passwords.hash(password, &*self.random).await?;
 
         let mut transaction = self.store.begin().await?;
@@ -130,15 +159,11 @@ impl Control {
         if link.is_none() || people::any_exists(&mut transaction).await? {
             return Err(ControlError::LinkEnded);
         }
-        people::insert(&mut transaction, &person, Some(&hash), now).await?;
-        let made = people::lock(&mut transaction, person.id).await?.ok_or(GONE)?;
-        self.note(
-            &mut transaction,
-            &Actor::person(&made, peer),
-            now,
-            added("person.set_up", &person),
-        )
-        .await?;
+        people::insert(&mut transaction, id, &values, Some(&hash), now).await?;
+        let made = people::lock(&mut transaction, id).await?.ok_or(GONE)?;
+        let change = added("person.set_up", id, &values);
+        self.note(&mut transaction, &Actor::person(&made, peer), now, change)
+            .await?;
         commit(transaction).await?;
         Ok(made)
     }
@@ -151,16 +176,17 @@ impl Control {
         password: &str,
         now: DateTime<Utc>,
     ) -> Result<Person, ControlError> {
-        let Actor::System { .. } = actor else {
+        if !actor.is_of_the_house() {
             return Err(ControlError::Forbidden);
-        };
-        let person = self.checked(draft, Some(password), now)?;
+        }
+        let values = checked(draft, Some(password))?;
+        let id = self.new_id(PersonId::new, now);
         let hash = self.passwords.hash(password, &*self.random).await?;
         let mut transaction = self.store.begin().await?;
-        require_tenant(&mut transaction, person.tenant_id).await?;
-        people::insert(&mut transaction, &person, Some(&hash), now).await?;
-        let made = people::lock(&mut transaction, person.id).await?.ok_or(GONE)?;
-        self.note(&mut transaction, actor, now, added("person.create", &person))
+        require_tenant(&mut transaction, values.tenant_id).await?;
+        people::insert(&mut transaction, id, &values, Some(&hash), now).await?;
+        let made = people::lock(&mut transaction, id).await?.ok_or(GONE)?;
+        self.note(&mut transaction, actor, now, added("person.create", id, &values))
             .await?;
         commit(transaction).await?;
         Ok(made)
@@ -194,13 +220,14 @@ impl Control {
         actor.require_permission(Permission::PeopleWrite)?;
         require_may_add(actor, draft)?;
         require_person_for_operator(actor, draft.role)?;
-        let person = self.checked(draft, None, now)?;
+        let values = checked(draft, None)?;
+        let id = self.new_id(PersonId::new, now);
         let mut transaction = self.store.begin().await?;
-        require_tenant(&mut transaction, person.tenant_id).await?;
-        people::insert(&mut transaction, &person, None, now).await?;
-        let made = people::lock(&mut transaction, person.id).await?.ok_or(GONE)?;
+        require_tenant(&mut transaction, values.tenant_id).await?;
+        people::insert(&mut transaction, id, &values, None, now).await?;
+        let made = people::lock(&mut transaction, id).await?.ok_or(GONE)?;
         let invitation = self.link_for(&mut transaction, made, now).await?;
-        self.note(&mut transaction, actor, now, added("person.invite", &person))
+        self.note(&mut transaction, actor, now, added("person.invite", id, &values))
             .await?;
         commit(transaction).await?;
         Ok(invitation)
@@ -287,7 +314,7 @@ impl Control {
         Ok(self.store.people(tenant).await?)
     }
 
-    /// One person: any for those who see everything, a manager's own tenant's.
+    /// One person: any for those who see everything, a manager's own tenant's, oneself.
     pub async fn person(&self, actor: &Actor, id: PersonId) -> Result<Person, ControlError> {
         actor.require_permission(Permission::PeopleRead)?;
         self.person_within_reach(actor, id).await
@@ -301,7 +328,7 @@ impl Control {
             .filter(|person| match reach {
                 Reach::Everything => true,
                 Reach::Tenant(own) => person.tenant_id == Some(own),
-                Reach::Own(..) => false,
+                Reach::Own(own, oneself) => person.tenant_id == Some(own) && person.id == oneself,
             })
             .ok_or(GONE)
     }
@@ -336,12 +363,33 @@ impl Control {
         Ok(self.store.people_after(tenant, after, count).await?)
     }
 
-    /// Shuts somebody out: their sessions and links end, their keys are revoked. Not oneself, and not the last operator.
+    /// Somebody with what hangs on them: for those who see everything, and managers of their tenant.
+    pub async fn person_view(
+        &self,
+        actor: &Actor,
+        id: PersonId,
+        now: DateTime<Utc>,
+    ) -> Result<PersonView, ControlError> {
+        if matches!(actor.reach()?, Reach::Own(..)) {
+            return Err(ControlError::Forbidden);
+        }
+        let row = self.person(actor, id).await?;
+        Ok(PersonView {
+            keys: self.store.unrevoked_keys(KeysOf::Owner(id)).await?,
+            issued: self.issued_by(actor, id, now).await?,
+            sessions: self.store.sessions_of(id, now).await?,
+            row,
+        })
+    }
+
+    /// Shuts somebody out: their sessions and links end, their keys are revoked, and so is what they have issued unless it
+    /// is to be kept. Not oneself, and not the last operator.
     pub async fn disable_person(
         &self,
         actor: &Actor,
         id: PersonId,
         version: i64,
+        kept: Kept,
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
         actor.require_permission(Permission::PeopleWrite)?;
@@ -364,13 +412,20 @@ impl Control {
         people::set_disabled(&mut transaction, id, Some(now)).await?;
         one_time_links::delete_of(&mut transaction, id).await?;
         let sessions = sessions::delete_of(&mut transaction, id).await?;
-        let revoked = keys::revoke_of(&mut transaction, id, now).await?;
+        let owned = self.revoke_owned(&mut transaction, actor, id, now).await?;
+        let issued = self.revoke_issued(&mut transaction, actor, id, None, kept, now).await?;
         let change = Change {
             action: "person.disable",
             subject: subject(id),
             tenant_id: person.tenant_id,
-            before: None,
-            after: Some(json!({ "ended_sessions": sessions, "revoked_keys": revoked })),
+            before: Some(json!({ "disabled_at": null })),
+            after: Some(json!({
+                "disabled_at": now,
+                "ended_sessions": sessions,
+                "revoked_keys": owned,
+                "revoked_service_keys": issued.service_keys,
+                "revoked_management_tokens": issued.management_tokens,
+            })),
         };
         self.note(&mut transaction, actor, now, change).await?;
         commit(transaction).await
@@ -396,50 +451,28 @@ impl Control {
             action: "person.enable",
             subject: subject(id),
             tenant_id: person.tenant_id,
-            before: None,
-            after: None,
+            before: Some(json!({ "disabled_at": person.disabled_at })),
+            after: Some(json!({ "disabled_at": null })),
         };
         self.note(&mut transaction, actor, now, change).await?;
         commit(transaction).await
     }
 
-    fn checked(
-        &self,
-        draft: &PersonDraft,
-        password: Option<&str>,
-        now: DateTime<Utc>,
-    ) -> Result<NewPerson, ControlError> {
-        let mut fields = Fields::default();
-        let name = fields.name("name", &draft.name);
-        let email = fields.email("email", &draft.email);
-        if draft.role.belongs_to_tenant() {
-            fields.require(
-                draft.tenant_id.is_some(),
-                "tenant_id",
-                "choose the tenant they belong to",
-            );
-        } else {
-            fields.require(
-                draft.tenant_id.is_none(),
-                "tenant_id",
-                "operators and auditors belong to no tenant",
-            );
-        }
-        if let Some(password) = password {
-            passwords::check_new(&mut fields, password, &email);
-        }
-        fields.check()?;
-        Ok(NewPerson {
-            id: self.new_id(PersonId::new, now),
-            email,
-            name,
-            role: draft.role,
-            tenant_id: draft.tenant_id,
-        })
+    /// The acting person, locked, if they are still who they were when they were asked in.
+    pub(crate) async fn lock_self(&self, transaction: &mut Transaction, actor: &Actor) -> Result<Person, ControlError> {
+        let Actor::Person(acting) = actor else {
+            return Err(ControlError::Forbidden);
+        };
+        people::lock(transaction, acting.id)
+            .await?
+            .filter(|person| {
+                person.disabled_at.is_none() && person.role == acting.role && person.tenant_id == acting.tenant_id
+            })
+            .ok_or(ControlError::Forbidden)
     }
 
     /// The person, locked, if the actor may change them.
-    async fn lock_within(
+    pub(crate) async fn lock_within(
         &self,
         transaction: &mut Transaction,
         actor: &Actor,
@@ -485,6 +518,9 @@ impl Control {
     }
 }
 
+/// Who makes set-up links.
+const START: Actor = Actor::System { name: "start" };
+
 /// A row that was there a statement ago, in the same transaction.
 const GONE: ControlError = ControlError::NotFound { what: "person" };
 
@@ -492,13 +528,13 @@ fn subject(id: PersonId) -> String {
     format!("person:{id}")
 }
 
-fn added(action: &'static str, person: &NewPerson) -> Change {
+fn added(action: &'static str, id: PersonId, person: &PersonValues) -> Change {
     Change {
         action,
-        subject: subject(person.id),
+        subject: subject(id),
         tenant_id: person.tenant_id,
         before: None,
-        after: Some(json!({ "name": person.name, "email": person.email, "role": person.role })),
+        after: Some(shown(person)),
     }
 }
 
@@ -508,6 +544,40 @@ fn require_person_for_operator(actor: &Actor, role: Role) -> Result<(), ControlE
         (Actor::Token(_), Role::Operator) => Err(ControlError::Forbidden),
         _ => Ok(()),
     }
+}
+
+fn shown(person: &PersonValues) -> Value {
+    json!({ "name": person.name, "email": person.email, "role": person.role, "tenant_id": person.tenant_id })
+}
+
+/// The draft as it is written, if it may be; with the password that comes with it, if one does.
+fn checked(draft: &PersonDraft, password: Option<&str>) -> Result<PersonValues, ControlError> {
+    let mut fields = Fields::default();
+    let name = fields.name("name", &draft.name);
+    let email = fields.email("email", &draft.email);
+    if draft.role.belongs_to_tenant() {
+        fields.require(
+            draft.tenant_id.is_some(),
+            "tenant_id",
+            "choose the tenant they belong to",
+        );
+    } else {
+        fields.require(
+            draft.tenant_id.is_none(),
+            "tenant_id",
+            "operators and auditors belong to no tenant",
+        );
+    }
+    if let Some(password) = password {
+        passwords::check_new(&mut fields, password, &email);
+    }
+    fields.check()?;
+    Ok(PersonValues {
+        email,
+        name,
+        role: draft.role,
+        tenant_id: draft.tenant_id,
+    })
 }
 
 fn require_may_add(actor: &Actor, draft: &PersonDraft) -> Result<(), ControlError> {

@@ -186,7 +186,7 @@ impl Control {
         draft: &PriceDraft,
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
-        let is_system = matches!(actor, Actor::System { .. });
+        let is_system = actor.is_of_the_house();
         check(draft, is_system, now)?;
         // A start that was meant as now begins now, so that no request gets another price than it was charged.
         let valid_from = match draft.valid_from {

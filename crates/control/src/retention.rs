@@ -3,9 +3,10 @@
 use chrono::{DateTime, Utc};
 pub use domain::retention::MONTHS_MAX;
 use serde_json::json;
-use store::retention;
+use store::retention::{self, Dropped};
 pub use store::retention::{RetentionRow, Tended};
 
+use crate::audit::Change;
 use crate::fields::Fields;
 use crate::settings::{changed, lock};
 use crate::{Actor, Control, ControlError, commit};
@@ -69,6 +70,24 @@ impl Control {
         let zone = self.zone().await?;
         let months = self.store.retention().await?.and_then(|row| row.months);
         let from = months.map(|months| domain::retention::entries_from(now, zone, months));
-        Ok(self.store.tend_ledger(from, now).await?)
+        let note = |dropped: Dropped<'_>| self.entry(&HOUSEKEEPING, now, gone(dropped, from));
+        Ok(self.store.tend_ledger(from, now, &note).await?)
+    }
+}
+
+/// Who drops what is not to be kept any more.
+const HOUSEKEEPING: Actor = Actor::System { name: "housekeeping" };
+
+fn gone(dropped: Dropped<'_>, entries_from: Option<DateTime<Utc>>) -> Change {
+    let before = match dropped {
+        Dropped::Partition(partition) => json!({ "partition": partition }),
+        Dropped::Entries { table, count } => json!({ "table": table, "entries": count }),
+    };
+    Change {
+        action: "ledger.drop",
+        subject: "ledger".to_owned(),
+        tenant_id: None,
+        before: Some(before),
+        after: Some(json!({ "entries_from": entries_from })),
     }
 }

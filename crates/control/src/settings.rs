@@ -36,6 +36,38 @@ impl Control {
         })
     }
 
+    /// Writes the settings of a database that has none, with a check of this installation's secret key; keeps those of one
+    /// that has. For the program itself, at its first start.
+    pub async fn create_settings(
+        &self,
+        actor: &Actor,
+        settings: &Settings,
+        now: DateTime<Utc>,
+    ) -> Result<(), ControlError> {
+        if !actor.is_of_the_house() {
+            return Err(ControlError::Forbidden);
+        }
+        let mut transaction = self.store.begin().await?;
+        let check = self.secret_key.make_check(&*self.random);
+        if !settings::insert(&mut transaction, settings, &check).await? {
+            return Ok(());
+        }
+        let change = Change {
+            action: "settings.create",
+            subject: "settings".to_owned(),
+            tenant_id: None,
+            before: None,
+            after: Some(json!({
+                "time_zone": settings.time_zone.name(),
+                "currency": settings.currency,
+                "unpriced": settings.unpriced,
+                "rehearsal_percent": settings.rehearsal_percent,
+            })),
+        };
+        self.note(&mut transaction, actor, now, change).await?;
+        commit(transaction).await
+    }
+
     /// The same as a page of its own, for those who see everything.
     pub async fn settings_for(&self, actor: &Actor) -> Result<SettingsView, ControlError> {
         actor.require_everything()?;

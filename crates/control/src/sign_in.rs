@@ -98,7 +98,8 @@ impl Control {
         commit(transaction).await
     }
 
-    async fn count_attempt(&self, subjects: &Subjects, now: DateTime<Utc>) -> Result<(), SignInError> {
+    /// Counts an attempt as a failure, or says how long to wait.
+    pub(crate) async fn count_attempt(&self, subjects: &Subjects, now: DateTime<Utc>) -> Result<(), SignInError> {
         let mut transaction = self.store.begin().await.map_err(ControlError::from)?;
         failures::lock(&mut transaction, [&subjects.account, &subjects.peer])
             .await
@@ -130,9 +131,7 @@ impl Control {
         now: DateTime<Utc>,
     ) -> Result<(), ControlError> {
         let mut transaction = self.store.begin().await?;
-        failures::forget(&mut transaction, &subjects.account).await?;
-        // Only this attempt's: otherwise one good account would let an address try others without end.
-        failures::forget_one(&mut transaction, &subjects.peer, now).await?;
+        subjects.forget_attempt(&mut transaction, now).await?;
         store::people::set_signed_in(&mut transaction, person.id, now).await?;
         let change = Change {
             action: "person.sign_in",
@@ -148,17 +147,29 @@ impl Control {
 }
 
 /// What failures are counted by.
-struct Subjects {
+pub(crate) struct Subjects {
     account: String,
     peer: String,
 }
 
 impl Subjects {
-    fn of(email: &str, peer: Option<&str>) -> Self {
+    pub(crate) fn of(email: &str, peer: Option<&str>) -> Self {
         Self {
             account: format!("email:{}", email.to_lowercase()),
             peer: format!("peer:{}", peer.unwrap_or("unknown")),
         }
+    }
+
+    /// Takes back what was counted for the attempt at `at`, which was a good one.
+    pub(crate) async fn forget_attempt(
+        &self,
+        transaction: &mut Transaction,
+        at: DateTime<Utc>,
+    ) -> Result<(), ControlError> {
+        failures::forget(transaction, &self.account).await?;
+        // Only this attempt's: otherwise one good account would let an address try others without end.
+        failures::forget_one(transaction, &self.peer, at).await?;
+        Ok(())
     }
 }
 

@@ -296,8 +296,15 @@ impl Control {
         } else {
             "tenant.resume"
         };
-        self.note(&mut transaction, actor, now, changed(action, id, None, None))
-            .await?;
+        let before = json!({ "suspended_at": row.tenant.suspended_at });
+        let after = json!({ "suspended_at": suspended_at });
+        self.note(
+            &mut transaction,
+            actor,
+            now,
+            changed(action, id, Some(before), Some(after)),
+        )
+        .await?;
         commit(transaction).await
     }
 

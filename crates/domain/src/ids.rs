@@ -101,6 +101,11 @@ id!(
     ManagementTokenId
 );
 
+id!(
+    /// One session of a person at the console, as pages name it. What the browser holds is another secret.
+    SessionId
+);
+
 fn uuid_v7(at: DateTime<Utc>, random: [u8; 10]) -> Uuid {
     let millis = u64::try_from(at.timestamp_millis()).unwrap_or(0);
     uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()

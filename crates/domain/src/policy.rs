@@ -91,7 +91,7 @@ pub struct Key {
     pub priority: Priority,
     /// Models it may use; all when absent.
     pub allowed_models: Option<Vec<String>>,
-    /// Whether requests may name an end user.
+    /// Whether requests may name an end user, if it is an application's: see [`Key::names_users`].
     pub may_name_users: bool,
     /// Whether a request that could be admitted later is answered with a job rather than refused.
     #[serde(default)]
@@ -108,6 +108,13 @@ pub struct Key {
 }
 
 impl Key {
+    /// Whether its requests may name an end user, who then stands in its owner's place. Never a person's key: whoever owns
+    /// it would escape the limits of its owner by naming somebody else. To count in both scopes instead would book in the
+    /// owner's budget what the ledger's row says of another user, and no sum could be told again from the entries.
+    pub fn names_users(&self) -> bool {
+        self.may_name_users && self.owner_id.is_none()
+    }
+
     /// Whether any of its secrets is valid at `at`.
     pub fn has_valid_secret(&self, at: DateTime<Utc>) -> bool {
         self.secrets

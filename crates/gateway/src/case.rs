@@ -195,15 +195,15 @@ pub(crate) fn priority(caller: &Caller, asked: Option<Priority>) -> Priority {
 /// Whom the request is for. Only an application's key may say so; from others the body's field is what it is to the
 /// provider, and the header a mistake.
 pub(crate) fn user(caller: &Caller, in_header: Option<&str>, in_body: Option<&str>) -> Result<RequestUser, Refusal> {
-    if in_header.is_some() && !caller.key.may_name_users {
+    if in_header.is_some() && !caller.key.names_users() {
         return Err(Refusal::plain(
             RefusalCode::InvalidRequest,
-            "This key may not name users: leave out X-Tollgate-User, or use an application's key.",
+            "This key may not name users: leave out X-Tollgate-User, or use a service account's key that may.",
         ));
     }
     let named = in_header
         .or(in_body)
-        .filter(|name| caller.key.may_name_users && !name.is_empty());
+        .filter(|name| caller.key.names_users() && !name.is_empty());
     Ok(match (named, caller.key.owner_id) {
         (Some(name), _) if name.chars().count() > USER_ID_CHARS_MAX => {
             RequestUser::EndUser(format!("sha256:{}", hex::encode(Sha256::digest(name.as_bytes()))).into())

@@ -11,6 +11,8 @@ use ledger::JournalSettings;
 use limits::RedisSettings;
 use upstream::Timeouts;
 
+use crate::trusted_proxies::TrustedProxies;
+
 /// Tollgate: an LLM gateway with budgets, limits and a ledger.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, about, max_term_width = 100)]
@@ -170,6 +172,10 @@ pub struct ServeArgs {
     /// How programs reach the proxy, such as https://llm.example.com, where it is not the console's address: for snippets.
     #[arg(long, env = "TOLLGATE_GATEWAY_URL")]
     pub gateway_url: Option<url::Url>,
+    /// Reverse proxies whose X-Forwarded-For is believed, as addresses or networks separated by commas, such as
+    /// 10.0.0.0/8,fd00::/8: the console throttles sign-ins and notes changes by the caller's address. Nobody's, if absent.
+    #[arg(long, env = "TOLLGATE_TRUSTED_PROXIES")]
+    pub trusted_proxies: Option<TrustedProxies>,
     /// Redis, for counters that all gateways share: redis://[[user]:password@]host[:port][/database], rediss:// for TLS,
     /// redis-cluster:// or rediss-cluster:// with the addresses of some nodes, separated by commas. Without it counters are
     /// in this process's memory, which is right for one gateway.

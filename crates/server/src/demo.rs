@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use chrono::Utc;
-use control::Control;
+use control::{Actor, Control};
 use gateway::QueueSettings;
 use gateway::clock::SystemClock;
 use ledger::JournalSettings;
@@ -86,6 +86,7 @@ pub async fn demo(args: DemoArgs) -> anyhow::Result<()> {
         admin_listen: None,
         public_url: None,
         gateway_url: None,
+        trusted_proxies: crate::trusted_proxies::TrustedProxies::default(),
         database_url: Some(postgres.url().to_owned()),
         secret_key: data_dir.secret_key(None)?,
         has_given_secret_key: false,
@@ -165,10 +166,10 @@ async fn prepare(data_dir: &DataDir, url: &str, simulator: &Simulator) -> anyhow
         unpriced: domain::prices::Unpriced::Refuse,
         rehearsal_percent: None,
     };
-    store
-        .create_settings(&settings, &secret_key.make_check(&SystemRandom))
-        .await?;
     let control = Control::new(store.clone(), secret_key, Arc::new(SystemRandom));
+    control
+        .create_settings(&Actor::System { name: "demo" }, &settings, now)
+        .await?;
     let path = data_dir.path().join(MEMORY_FILE);
     let memory = match read_memory(&path)? {
         Some(memory) => {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use chrono::{DateTime, Duration, NaiveDate, Utc};
 use chrono_tz::Tz;
+use control::{Actor, Control};
 use domain::ids::TenantId;
 use domain::limits::Dimension;
 use domain::money::Nanos;
@@ -15,9 +16,12 @@ use gateway::budgets::budgets_in_force;
 use gateway::policy::{OpenCredential, PolicyRows, PolicySnapshot};
 use serde_json::Value;
 use store::Store;
+use store::random::SystemRandom;
 use store::rollups::{DIFFERENCES_MAX, RollupDifference};
+use store::sealing::SecretKey;
 use store::verification::OddCost;
 
+use crate::command_line;
 use crate::config::LedgerVerifyArgs;
 use crate::serve::{OpenStore, Signals};
 
@@ -63,13 +67,13 @@ pub async fn verify(args: LedgerVerifyArgs) -> ExitCode {
 
 async fn check(args: LedgerVerifyArgs) -> anyhow::Result<u64> {
     let open = OpenStore::open(&args.database).await?;
-    let checked = check_store(&open.store, &args, Utc::now()).await;
+    let checked = check_store(&open.store, &args, &command_line::actor(), Utc::now()).await;
     open.close().await;
     checked
 }
 
 /// How many differences there are in the ledger of `store`.
-async fn check_store(store: &Store, args: &LedgerVerifyArgs, now: DateTime<Utc>) -> anyhow::Result<u64> {
+async fn check_store(store: &Store, args: &LedgerVerifyArgs, actor: &Actor, now: DateTime<Utc>) -> anyhow::Result<u64> {
     const UNREADABLE: &str = "the ledger cannot be read; is the schema up to date (`tollgate migrate`)?";
     let changes = store.policy_changes(0).await.context(UNREADABLE)?;
     let changes = changes.ok_or_else(|| anyhow!("the database has no settings yet; there is nothing to check"))?;
@@ -80,7 +84,16 @@ async fn check_store(store: &Store, args: &LedgerVerifyArgs, now: DateTime<Utc>)
         tenants: names.collect(),
         // Roll-ups of what was before have no entries to be compared with.
         kept_from: store.entries_kept_from().await?,
-        repairs: args.repair,
+        repairs: args.repair.then(|| Repairs {
+            // A repair seals nothing, so any key will do.
+            control: Control::new(
+                store.clone(),
+                SecretKey::generate(&SystemRandom),
+                Arc::new(SystemRandom),
+            ),
+            actor: actor.clone(),
+            now,
+        }),
         told: Told::new(args.differences),
     };
     let mut rows = PolicyRows::default();
@@ -101,8 +114,16 @@ struct Check<'a> {
     zone: Tz,
     tenants: HashMap<TenantId, String>,
     kept_from: Option<DateTime<Utc>>,
-    repairs: bool,
+    /// How differences are repaired, if they are to be.
+    repairs: Option<Repairs>,
     told: Told,
+}
+
+/// Who repairs what differs, and by what.
+struct Repairs {
+    control: Control,
+    actor: Actor,
+    now: DateTime<Utc>,
 }
 
 impl Check<'_> {
@@ -126,9 +147,11 @@ impl Check<'_> {
             // These follow the roll-ups by 15 minutes, whether or not there are entries left.
             let first_day = month.first_day();
             let mut differences = self.store.calendar_differences(first_day).await?;
-            if self.repairs && !differences.is_empty() {
+            if let Some(Repairs { control, actor, now }) = &self.repairs
+                && !differences.is_empty()
+            {
                 self.say_made_anew(&differences);
-                self.store.rebuild_calendar(first_day).await?;
+                control.rebuild_calendar(actor, first_day, &differences, *now).await?;
                 differences = self.store.calendar_differences(first_day).await?;
             }
             self.tell_rollups(&differences);
@@ -151,9 +174,11 @@ impl Check<'_> {
             return Ok(());
         };
         let mut differences = self.store.rollup_differences(day).await?;
-        if self.repairs && !differences.is_empty() {
+        if let Some(Repairs { control, actor, now }) = &self.repairs
+            && !differences.is_empty()
+        {
             self.say_made_anew(&differences);
-            self.store.rebuild_rollups(day).await?;
+            control.rebuild_rollups(actor, day, &differences, *now).await?;
             differences = self.store.rollup_differences(day).await?;
         }
         self.tell_rollups(&differences);

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
+use control::Control;
 use control::ledger_csv::EntryKind;
 use control::pieces::Pieces;
-use control::{Actor, Control};
 use domain::periods::{Span, day_start};
 use futures_util::StreamExt as _;
 use store::random::SystemRandom;
@@ -18,6 +18,7 @@ use store::sealing::SecretKey;
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt as _;
 
+use crate::command_line;
 use crate::config::{ExportKind, LedgerExportArgs};
 use crate::serve::{OpenStore, Signals};
 
@@ -48,7 +49,7 @@ async fn write_from(control: &Control, args: &LedgerExportArgs) -> anyhow::Resul
         ExportKind::Adjustments => EntryKind::Adjustments,
     };
     let span = span(args, zone)?;
-    let actor = Actor::System { name: "command line" };
+    let actor = command_line::actor();
     let pieces = control.ledger_csv(&actor, kind, span, args.tenant).await;
     let pieces = pieces.context(UNREADABLE)?;
     match &args.output {

@@ -2,6 +2,7 @@
 //!
 //! [`wiring`] is the whole process in one readable function.
 
+mod command_line;
 pub mod config;
 pub mod data_dir;
 pub mod demo;
@@ -17,4 +18,5 @@ pub mod operator;
 pub mod serve;
 pub mod site;
 pub mod token;
+pub mod trusted_proxies;
 pub mod wiring;

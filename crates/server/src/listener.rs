@@ -25,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
+use crate::trusted_proxies::TrustedProxies;
+
 /// Connections at once, where the system allows so many. Beyond it they wait in the system's backlog.
 pub const CONNECTIONS_MAX: usize = 16_384;
 /// Of them, those of a console that has an address of its own.
@@ -46,12 +48,14 @@ const CLOSE_WAIT_MS: u64 = 5_000;
 const ACCEPT_PAUSE_MS: u64 = 100;
 
 /// How a door is kept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct DoorSettings {
     /// Connections at once.
     pub connections_max: usize,
     /// How long a connection may stand open with no request under way.
     pub idle: Duration,
+    /// Whose word about the caller's address is taken.
+    pub trusted_proxies: TrustedProxies,
 }
 
 /// When a door closes.
@@ -116,7 +120,7 @@ pub async fn serve(listener: TcpListener, router: Router, settings: DoorSettings
             peer,
             builder.clone(),
             router.clone(),
-            settings.idle,
+            settings.clone(),
             closing.stop.clone(),
         );
         let serving = closing.end.clone().run_until_cancelled_owned(serving);
@@ -146,15 +150,21 @@ async fn connection(
     peer: SocketAddr,
     builder: Builder<TokioExecutor>,
     router: Router,
-    idle: Duration,
+    settings: DoorSettings,
     stop: CancellationToken,
 ) {
+    let DoorSettings {
+        idle, trusted_proxies, ..
+    } = settings;
     let under_way = UnderWay::default();
     let mut serving = pin!(
         builder
             .serve_connection_with_upgrades(TokioIo::new(without_delay(stream)), {
                 let under_way = under_way.clone();
-                service_fn(move |request| answer(router.clone(), request, peer, under_way.began()))
+                service_fn(move |request: Request<Incoming>| {
+                    let caller = trusted_proxies.caller(peer, request.headers());
+                    answer(router.clone(), request, caller, under_way.began())
+                })
             })
             .into_owned()
     );
@@ -175,11 +185,11 @@ async fn connection(
 async fn answer(
     router: Router,
     request: Request<Incoming>,
-    peer: SocketAddr,
+    caller: SocketAddr,
     began: Began,
 ) -> Result<http::Response<Body>, Infallible> {
     let mut request = request.map(Body::new);
-    request.extensions_mut().insert(ConnectInfo(peer));
+    request.extensions_mut().insert(ConnectInfo(caller));
     let response = router.oneshot(request).await?;
     Ok(response.map(|body| Body::new(Counted { body, _began: began })))
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use chrono::Utc;
+use control::Control;
 use control::people::PersonDraft;
-use control::{Actor, Control};
 use domain::people::Role;
 use store::random::SystemRandom;
 use store::sealing::SecretKey;
 
+use crate::command_line;
 use crate::config::OperatorCreateArgs;
 use crate::serve::{OpenStore, Signals};
 
@@ -32,9 +33,7 @@ async fn invite(args: OperatorCreateArgs) -> anyhow::Result<()> {
         role: Role::Operator,
         tenant_id: None,
     };
-    let invited = control
-        .invite_person(&Actor::System { name: "command line" }, &draft, Utc::now())
-        .await;
+    let invited = control.invite_person(&command_line::actor(), &draft, Utc::now()).await;
     open.close().await;
     let invitation = invited?;
     println!(

@@ -33,6 +33,7 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         admin_listen: args.admin_listen,
         public_url: args.public_url,
         gateway_url: args.gateway_url,
+        trusted_proxies: args.trusted_proxies.unwrap_or_default(),
         has_private_postgres: args.database.database_url.is_none(),
         has_given_secret_key: args.secret_key.is_some(),
         database_url: args.database.database_url,

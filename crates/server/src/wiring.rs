@@ -15,7 +15,7 @@ use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use chrono::Utc;
-use control::Control;
+use control::{Actor, Control, ControlError};
 use domain::error_chain::chain;
 use domain::instances::Setup;
 use domain::policy::Settings as PolicySettings;
@@ -42,6 +42,7 @@ use crate::embedded_postgres::EmbeddedPostgres;
 use crate::health;
 use crate::listener::{ADMIN_CONNECTIONS_MAX, Closing, DoorSettings, IDLE_MS, connections_max, listen, serve};
 use crate::live::GatewayFigures;
+use crate::trusted_proxies::TrustedProxies;
 
 /// How long a first start waits for Postgres.
 const DATABASE_WAIT: Duration = Duration::from_secs(30);
@@ -59,6 +60,8 @@ const CLOSE_WAIT: Duration = Duration::from_secs(2);
 const PAGE_WAIT: Duration = Duration::from_secs(30);
 /// Old entries are dropped by a clock that is no further from Postgres's, in hours.
 const CLOCKS_APART_HOURS_MAX: i64 = 1;
+/// Who writes the first settings.
+const FIRST_START: Actor = Actor::System { name: "first start" };
 /// How often partitions are made ahead and what has ended deleted.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(600);
 /// How often it is looked which keys end soon.
@@ -74,6 +77,8 @@ pub struct Settings {
     pub public_url: Option<url::Url>,
     /// How programs reach the proxy; as the console where both share an address, else the one it listens on, if absent.
     pub gateway_url: Option<url::Url>,
+    /// Whose word about the caller's address is taken.
+    pub trusted_proxies: TrustedProxies,
     /// The data directory.
     pub data_dir: DataDir,
     /// Postgres; a private one under the data directory, if absent.
@@ -173,7 +178,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         secret_key: Arc::clone(&secret_key),
     };
     let has_kept_policy = settings.data_dir.path().join(gateway::KEPT_POLICY_FILE).exists();
-    let is_prepared = prepare_database(&store, &agreed, &*random, now.wall, has_kept_policy).await?;
+    let is_prepared = prepare_database(&store, &agreed, &random, now.wall, has_kept_policy).await?;
 
     // The journal, and what an earlier run left in it.
     let (journal, _) = Journal::open(
@@ -311,11 +316,12 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let probes = health::probes(Arc::clone(&gateway));
     let metrics = health::metrics(Arc::clone(&gateway));
     let open = |name, listener, router, connections_max| {
-        let settings = DoorSettings {
+        let door = DoorSettings {
             connections_max,
             idle: Duration::from_millis(IDLE_MS),
+            trusted_proxies: settings.trusted_proxies.clone(),
         };
-        let door = serve(listener, router, settings, closing.clone());
+        let door = serve(listener, router, door, closing.clone());
         serving.spawn(keep_open(name, door, closing.stop.clone(), fault.clone()));
     };
     match admin_listener {
@@ -457,7 +463,7 @@ struct Agreed {
 async fn prepare_database(
     store: &Store,
     agreed: &Agreed,
-    random: &dyn Random,
+    random: &Arc<dyn Random>,
     now: chrono::DateTime<Utc>,
     has_kept_policy: bool,
 ) -> anyhow::Result<bool> {
@@ -496,7 +502,7 @@ impl From<StoreError> for PrepareError {
 async fn try_prepare_database(
     store: &Store,
     agreed: &Agreed,
-    random: &dyn Random,
+    random: &Arc<dyn Random>,
     now: chrono::DateTime<Utc>,
 ) -> Result<(), PrepareError> {
     store.ping().await?;
@@ -515,9 +521,12 @@ async fn try_prepare_database(
         )));
     }
     if store.find_settings().await?.is_none() {
-        store
-            .create_settings(&settings, &agreed.secret_key.make_check(random))
-            .await?;
+        let control = Control::new(store.clone(), SecretKey::clone(&agreed.secret_key), Arc::clone(random));
+        match control.create_settings(&FIRST_START, &settings, now).await {
+            Ok(()) => {}
+            Err(ControlError::Unavailable(error)) => return Err(PrepareError::Store(error)),
+            Err(error) => return Err(PrepareError::Disagreement(error.into())),
+        }
     }
     let Some(stored) = store.find_settings().await? else {
         return Ok(());
@@ -597,7 +606,7 @@ impl House {
 
     async fn prepare(&self) {
         let now = self.clock.now().wall;
-        match try_prepare_database(&self.store, &self.agreed, &*self.random, now).await {
+        match try_prepare_database(&self.store, &self.agreed, &self.random, now).await {
             Ok(()) => {
                 self.is_prepared.store(true, Ordering::Relaxed);
                 tracing::info!("Postgres is back, and the database is as it should be");

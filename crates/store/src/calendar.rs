@@ -27,30 +27,27 @@ impl Store {
         patient.close().await;
         prepared
     }
+}
 
-    /// Makes the sums by month and day of the billing month that begins with `first_day` anew from the 15-minute roll-ups, in
-    /// one transaction. Entries that are shipped meanwhile wait. Nothing is left where the calendar has no such month.
-    pub async fn rebuild_calendar(&self, first_day: NaiveDate) -> Result<(), StoreError> {
-        let mut transaction = self.begin().await?;
-        keep_writers_out(&mut transaction).await?;
-        for statement in [
-            sqlx::query!("delete from settlement_month_rollups where month = $1", first_day),
-            sqlx::query!("delete from rejection_month_rollups where month = $1", first_day),
-            sqlx::query!(
-                "delete from settlement_day_rollups where day >= $1 and day < $1::date + interval '1 month'",
-                first_day,
-            ),
-            sqlx::query!(
-                "delete from rejection_day_rollups where day >= $1 and day < $1::date + interval '1 month'",
-                first_day,
-            ),
-        ] {
-            statement.execute(&mut *transaction).await?;
-        }
-        fill_month(&mut transaction, first_day).await?;
-        transaction.commit().await?;
-        Ok(())
+/// Makes the sums by month and day of the billing month that begins with `first_day` anew from the 15-minute roll-ups.
+/// Entries that are shipped meanwhile wait. Nothing is left where the calendar has no such month.
+pub async fn rebuild(transaction: &mut Transaction, first_day: NaiveDate) -> Result<(), StoreError> {
+    keep_writers_out(transaction).await?;
+    for statement in [
+        sqlx::query!("delete from settlement_month_rollups where month = $1", first_day),
+        sqlx::query!("delete from rejection_month_rollups where month = $1", first_day),
+        sqlx::query!(
+            "delete from settlement_day_rollups where day >= $1 and day < $1::date + interval '1 month'",
+            first_day,
+        ),
+        sqlx::query!(
+            "delete from rejection_day_rollups where day >= $1 and day < $1::date + interval '1 month'",
+            first_day,
+        ),
+    ] {
+        statement.execute(&mut **transaction).await?;
     }
+    fill_month(transaction, first_day).await
 }
 
 async fn prepare(pool: &sqlx::PgPool, zone: Tz) -> Result<(), StoreError> {

@@ -137,6 +137,24 @@ pub struct NewKey {
     pub created_at: DateTime<Utc>,
     /// By whom.
     pub created_by: String,
+    /// By which person, if it was one.
+    pub created_by_id: Option<PersonId>,
+}
+
+/// Whose unrevoked keys are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeysOf {
+    /// Those that a person owns.
+    Owner(PersonId),
+    /// Those of service accounts that a person issued: in one tenant only, or in all but one.
+    IssuedBy {
+        /// Who issued them.
+        person: PersonId,
+        /// In this tenant only.
+        within: Option<TenantId>,
+        /// In any tenant but this one.
+        without: Option<TenantId>,
+    },
 }
 
 impl Store {
@@ -209,6 +227,11 @@ impl Store {
         Ok(done.rows_affected())
     }
 
+    /// The unrevoked keys that are meant, expired ones among them; by id. As many as there are: a tenant's keys are bounded.
+    pub async fn unrevoked_keys(&self, of: KeysOf) -> Result<Vec<KeyRow>, StoreError> {
+        unrevoked(self.pool(), of).await
+    }
+
     /// One key.
     pub async fn find_key(&self, id: KeyId) -> Result<Option<KeyRow>, StoreError> {
         find(self.pool(), id).await
@@ -221,6 +244,14 @@ pub async fn lock(transaction: &mut Transaction, id: KeyId) -> Result<Option<Key
         .fetch_optional(&mut **transaction)
         .await?;
     find(&mut **transaction, id).await
+}
+
+/// Whose key it is, if there is such a one.
+pub async fn tenant_of(transaction: &mut Transaction, id: KeyId) -> Result<Option<TenantId>, StoreError> {
+    let tenant_id = sqlx::query_scalar!("select tenant_id from keys where id = $1", id.0)
+        .fetch_optional(&mut **transaction)
+        .await?;
+    Ok(tenant_id.map(Into::into))
 }
 
 /// How many keys of a tenant, or of one person in it, are neither revoked nor expired.
@@ -249,9 +280,9 @@ pub async fn count_live(
 pub async fn insert(transaction: &mut Transaction, key: &NewKey) -> Result<(), StoreError> {
     sqlx::query!(
         "insert into keys (id, public_id, tenant_id, owner_id, name, priority, allowed_models, may_name_users,
-                           degrades, expires_at, created_at, created_by, priority_bound, models_bound, expires_bound,
-                           policy_version)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0)",
+                           degrades, expires_at, created_at, created_by, created_by_id, priority_bound, models_bound,
+                           expires_bound, policy_version)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 0)",
         key.id.0,
         key.public_id,
         key.tenant_id.0,
@@ -264,6 +295,7 @@ pub async fn insert(transaction: &mut Transaction, key: &NewKey) -> Result<(), S
         key.values.expires_at,
         key.created_at,
         key.created_by,
+        key.created_by_id.map(|id| id.0),
         key.values.bounds.priority.map(Priority::as_str),
         key.values.bounds.models.as_deref(),
         key.values.bounds.expires_at,
@@ -413,29 +445,112 @@ pub async fn revoke(transaction: &mut Transaction, id: KeyId, revoked_at: DateTi
     Ok(())
 }
 
-/// Revokes every key of a person; returns which.
-pub async fn revoke_of(
-    transaction: &mut Transaction,
-    owner_id: PersonId,
-    revoked_at: DateTime<Utc>,
-) -> Result<Vec<KeyId>, StoreError> {
-    // All rows first: the first change also takes the policy's version, for which holders of the other rows may wait.
+/// The unrevoked keys that are meant, expired ones among them, kept from other writers until the transaction ends; by id.
+pub async fn lock_unrevoked(transaction: &mut Transaction, of: KeysOf) -> Result<Vec<KeyRow>, StoreError> {
+    // All rows before any is changed: the first change also takes the policy's version, for which holders of the other rows
+    // may wait.
+    let columns = of.columns();
     sqlx::query!(
-        "select id from keys where owner_id = $1 and revoked_at is null order by id for no key update",
-        owner_id.0
+        "select id from keys
+         where revoked_at is null
+           and (owner_id = $1
+                or (created_by_id = $2 and owner_id is null
+                    and ($3::uuid is null or tenant_id = $3)
+                    and ($4::uuid is null or tenant_id <> $4)))
+         order by id
+         for no key update",
+        columns.owner,
+        columns.issued_by,
+        columns.within,
+        columns.without,
     )
     .fetch_all(&mut **transaction)
     .await?;
-    let ids = sqlx::query_scalar!(
-        "update keys set revoked_at = $2, version = version + 1
-         where owner_id = $1 and revoked_at is null
-         returning id",
-        owner_id.0,
+    unrevoked(&mut **transaction, of).await
+}
+
+/// Revokes keys that are locked.
+pub async fn revoke_all(
+    transaction: &mut Transaction,
+    ids: &[KeyId],
+    revoked_at: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    sqlx::query!(
+        "update keys set revoked_at = $2, version = version + 1 where id = any($1) and revoked_at is null",
+        &ids,
         revoked_at,
     )
-    .fetch_all(&mut **transaction)
+    .execute(&mut **transaction)
     .await?;
-    Ok(ids.into_iter().map(Into::into).collect())
+    Ok(())
+}
+
+async fn unrevoked(executor: impl PgExecutor<'_>, of: KeysOf) -> Result<Vec<KeyRow>, StoreError> {
+    let columns = of.columns();
+    let rows = sqlx::query_as!(
+        Columns,
+        "select keys.id, public_id, keys.tenant_id, tenants.name as tenant_name, owner_id,
+                people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority, allowed_models,
+                may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by, rotated_at,
+                old_secret_until, secrets.old_secret_used_at, key_uses.last_used_at as \"last_used_at?\",
+                priority_bound, models_bound, expires_bound,
+                own_limits as \"own_limits: Json<OwnLimits>\", keys.version
+         from keys
+         join tenants on tenants.id = keys.tenant_id
+         left join people on people.id = keys.owner_id
+         left join key_uses on key_uses.key_id = keys.id
+         cross join lateral (
+             select nullif(max(created_at), keys.created_at) as rotated_at, max(valid_until) as old_secret_until,
+                    max(last_used_at) filter (where valid_until is not null) as old_secret_used_at
+             from key_secrets
+             where key_id = keys.id
+         ) as secrets
+         where revoked_at is null
+           and (owner_id = $1
+                or (created_by_id = $2 and owner_id is null
+                    and ($3::uuid is null or keys.tenant_id = $3)
+                    and ($4::uuid is null or keys.tenant_id <> $4)))
+         order by keys.id",
+        columns.owner,
+        columns.issued_by,
+        columns.within,
+        columns.without,
+    )
+    .fetch_all(executor)
+    .await?;
+    rows.into_iter().map(Columns::into_row).collect()
+}
+
+/// [`KeysOf`] as a query takes it.
+struct KeysOfColumns {
+    owner: Option<Uuid>,
+    issued_by: Option<Uuid>,
+    within: Option<Uuid>,
+    without: Option<Uuid>,
+}
+
+impl KeysOf {
+    fn columns(self) -> KeysOfColumns {
+        match self {
+            Self::Owner(owner) => KeysOfColumns {
+                owner: Some(owner.0),
+                issued_by: None,
+                within: None,
+                without: None,
+            },
+            Self::IssuedBy {
+                person,
+                within,
+                without,
+            } => KeysOfColumns {
+                owner: None,
+                issued_by: Some(person.0),
+                within: within.map(|id| id.0),
+                without: without.map(|id| id.0),
+            },
+        }
+    }
 }
 
 async fn find(executor: impl PgExecutor<'_>, id: KeyId) -> Result<Option<KeyRow>, StoreError> {

@@ -1,7 +1,7 @@
 //! Tokens of the management API. Of a token only its hash is kept; a revoked one stays for audit.
 
 use chrono::{DateTime, Utc};
-use domain::ids::{ManagementTokenId, TenantId};
+use domain::ids::{ManagementTokenId, PersonId, TenantId};
 use domain::key_text::SecretHash;
 use domain::management_tokens::Permission;
 use sqlx::PgExecutor;
@@ -58,11 +58,22 @@ pub struct NewManagementToken {
     pub created_at: DateTime<Utc>,
     /// By whom.
     pub created_by: String,
+    /// By which person, if it was one.
+    pub created_by_id: Option<PersonId>,
     /// Refused from then on.
     pub expires_at: DateTime<Utc>,
 }
 
 impl Store {
+    /// Tokens that a person issued and that still work, the oldest first; there are few of them at any time.
+    pub async fn live_management_tokens_of(
+        &self,
+        person_id: PersonId,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<ManagementTokenRow>, StoreError> {
+        live_of(self.pool(), person_id, now).await
+    }
+
     /// Tokens, those that still work first, then the newest first; at most [`TOKENS_LISTED_MAX`].
     pub async fn management_tokens(&self, now: DateTime<Utc>) -> Result<Vec<ManagementTokenRow>, StoreError> {
         let rows = sqlx::query_as!(
@@ -146,8 +157,9 @@ pub async fn insert(transaction: &mut Transaction, token: &NewManagementToken) -
     let permissions: Vec<String> = token.permissions.iter().map(Permission::to_string).collect();
     sqlx::query!(
         "insert into management_tokens
-             (id, public_id, name, tenant_id, permissions, token_hash, created_at, created_by, expires_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+             (id, public_id, name, tenant_id, permissions, token_hash, created_at, created_by, created_by_id,
+              expires_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         token.id.0,
         token.public_id,
         token.name,
@@ -156,6 +168,7 @@ pub async fn insert(transaction: &mut Transaction, token: &NewManagementToken) -
         token.token_hash.0.as_slice(),
         token.created_at,
         token.created_by,
+        token.created_by_id.map(|id| id.0),
         token.expires_at,
     )
     .execute(&mut **transaction)
@@ -191,6 +204,46 @@ pub async fn revoke(
     .execute(&mut **transaction)
     .await?;
     Ok(())
+}
+
+/// Tokens that a person issued and that still work, kept from other writers until the transaction ends.
+pub async fn lock_live_of(
+    transaction: &mut Transaction,
+    person_id: PersonId,
+    now: DateTime<Utc>,
+) -> Result<Vec<ManagementTokenRow>, StoreError> {
+    sqlx::query!(
+        "select id from management_tokens
+         where created_by_id = $1 and revoked_at is null and expires_at > $2
+         order by id
+         for no key update",
+        person_id.0,
+        now,
+    )
+    .fetch_all(&mut **transaction)
+    .await?;
+    live_of(&mut **transaction, person_id, now).await
+}
+
+async fn live_of(
+    executor: impl PgExecutor<'_>,
+    person_id: PersonId,
+    now: DateTime<Utc>,
+) -> Result<Vec<ManagementTokenRow>, StoreError> {
+    let rows = sqlx::query_as!(
+        Columns,
+        "select management_tokens.id, public_id, management_tokens.name, tenant_id, tenants.name as \"tenant_name?\",
+                permissions, management_tokens.created_at, created_by, expires_at, revoked_at, last_used_at
+         from management_tokens
+         left join tenants on tenants.id = tenant_id
+         where created_by_id = $1 and revoked_at is null and expires_at > $2
+         order by management_tokens.id",
+        person_id.0,
+        now,
+    )
+    .fetch_all(executor)
+    .await?;
+    rows.into_iter().map(Columns::into_row).collect()
 }
 
 async fn find(

@@ -39,11 +39,9 @@ pub struct Person {
     pub version: i64,
 }
 
-/// A person to add.
+/// What is decided about a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewPerson {
-    /// Which one.
-    pub id: PersonId,
+pub struct PersonValues {
     /// Unique without regard to case.
     pub email: String,
     /// What they are called.
@@ -163,20 +161,38 @@ pub async fn lock_operators(transaction: &mut Transaction) -> Result<Vec<PersonI
 /// Adds a person, with a password's hash or to be invited. Constraint `people_email`: the address is taken.
 pub async fn insert(
     transaction: &mut Transaction,
-    person: &NewPerson,
+    id: PersonId,
+    person: &PersonValues,
     password_hash: Option<&str>,
     created_at: DateTime<Utc>,
 ) -> Result<(), StoreError> {
     sqlx::query!(
         "insert into people (id, email, name, role, tenant_id, password_hash, created_at)
          values ($1, $2, $3, $4, $5, $6, $7)",
-        person.id.0,
+        id.0,
         person.email,
         person.name,
         person.role.as_str(),
         person.tenant_id.map(|id| id.0),
         password_hash,
         created_at,
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+/// Changes a person who is locked. Constraint `people_email`: the address is taken.
+pub async fn update(transaction: &mut Transaction, id: PersonId, person: &PersonValues) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update people
+         set email = $2, name = $3, role = $4, tenant_id = $5, version = version + 1
+         where id = $1",
+        id.0,
+        person.email,
+        person.name,
+        person.role.as_str(),
+        person.tenant_id.map(|id| id.0),
     )
     .execute(&mut **transaction)
     .await?;

@@ -7,6 +7,7 @@
 use chrono::{DateTime, NaiveDate, Utc};
 use sqlx::AssertSqlSafe;
 
+use crate::audit::{self, AuditEntry};
 use crate::{Store, StoreError, Transaction, in_time};
 
 /// How long a step waits for others to leave a table, in milliseconds: so long those that come meanwhile wait, too.
@@ -48,6 +49,20 @@ pub struct Tended {
     pub is_unfinished: bool,
 }
 
+/// What is gone for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped<'a> {
+    /// A month of settlements or rejections, by the table's name: `settlements_2026_09`.
+    Partition(&'a str),
+    /// Entries of earlier months that lay elsewhere.
+    Entries {
+        /// `settlements` or `rejections`.
+        table: &'static str,
+        /// How many.
+        count: u64,
+    },
+}
+
 /// The two tables that are divided by months, and the instant that they are divided by.
 const TABLES: [(&str, &str); 2] = [("settlements", "admitted_at"), ("rejections", "refused_at")];
 
@@ -78,7 +93,7 @@ impl Store {
     }
 
     /// One round: drops the months before `entries_from`, if given, and puts what landed in the default partitions where
-    /// it belongs.
+    /// it belongs. Whatever is dropped for good is noted in the same transaction, as `note` says.
     ///
     /// # Errors
     /// When Postgres cannot be reached, or refuses for another reason than that somebody is in the way.
@@ -86,11 +101,12 @@ impl Store {
         &self,
         entries_from: Option<DateTime<Utc>>,
         now: DateTime<Utc>,
+        note: &(dyn Fn(Dropped<'_>) -> AuditEntry + Sync),
     ) -> Result<Tended, StoreError> {
         let mut tended = Tended::default();
         if let Some(entries_from) = entries_from {
-            self.drop_months(entries_from, now, &mut tended).await?;
-            self.delete_early(entries_from, &mut tended).await?;
+            self.drop_months(entries_from, now, note, &mut tended).await?;
+            self.delete_early(entries_from, note, &mut tended).await?;
         }
         self.place_stray(&mut tended).await?;
         Ok(tended)
@@ -100,6 +116,7 @@ impl Store {
         &self,
         entries_from: DateTime<Utc>,
         now: DateTime<Utc>,
+        note: &(dyn Fn(Dropped<'_>) -> AuditEntry + Sync),
         tended: &mut Tended,
     ) -> Result<(), StoreError> {
         let old = sqlx::query!(
@@ -129,11 +146,14 @@ impl Store {
                 tended.is_unfinished = true;
                 continue;
             }
-            if self.step(Change::Drop { partition }).await?.is_some() {
-                tended.dropped += 1;
-                tracing::info!(partition, "a month of the ledger was dropped");
-            } else {
-                tended.is_unfinished = true;
+            let entry = note(Dropped::Partition(partition));
+            match self.step(Change::Drop { partition, entry }).await? {
+                Some(0) => {}
+                Some(_) => {
+                    tended.dropped += 1;
+                    tracing::info!(partition, "a month of the ledger was dropped");
+                }
+                None => tended.is_unfinished = true,
             }
         }
         Ok(())
@@ -150,11 +170,16 @@ impl Store {
     }
 
     /// Deletes what lies in the default partitions and is too old, in bounded portions.
-    async fn delete_early(&self, entries_from: DateTime<Utc>, tended: &mut Tended) -> Result<(), StoreError> {
+    async fn delete_early(
+        &self,
+        entries_from: DateTime<Utc>,
+        note: &(dyn Fn(Dropped<'_>) -> AuditEntry + Sync),
+        tended: &mut Tended,
+    ) -> Result<(), StoreError> {
         for is_settlements in [true, false] {
             let mut portions = 0;
             loop {
-                let deleted = in_time(STEP_WAIT_MS, self.delete_portion(is_settlements, entries_from)).await?;
+                let deleted = in_time(STEP_WAIT_MS, self.delete_portion(is_settlements, entries_from, note)).await?;
                 tended.deleted += deleted;
                 portions += 1;
                 if deleted < DELETED_AT_ONCE as u64 {
@@ -169,7 +194,14 @@ impl Store {
         Ok(())
     }
 
-    async fn delete_portion(&self, is_settlements: bool, entries_from: DateTime<Utc>) -> Result<u64, StoreError> {
+    async fn delete_portion(
+        &self,
+        is_settlements: bool,
+        entries_from: DateTime<Utc>,
+        note: &(dyn Fn(Dropped<'_>) -> AuditEntry + Sync),
+    ) -> Result<u64, StoreError> {
+        let mut transaction = self.begin().await?;
+        let table = if is_settlements { "settlements" } else { "rejections" };
         let done = if is_settlements {
             sqlx::query!(
                 "delete from settlements_default where ctid = any (array(
@@ -177,7 +209,7 @@ impl Store {
                 entries_from,
                 DELETED_AT_ONCE,
             )
-            .execute(self.pool())
+            .execute(&mut *transaction)
             .await?
         } else {
             sqlx::query!(
@@ -186,10 +218,15 @@ impl Store {
                 entries_from,
                 DELETED_AT_ONCE,
             )
-            .execute(self.pool())
+            .execute(&mut *transaction)
             .await?
         };
-        Ok(done.rows_affected())
+        let count = done.rows_affected();
+        if count > 0 {
+            audit::append(&mut transaction, &note(Dropped::Entries { table, count })).await?;
+        }
+        transaction.commit().await?;
+        Ok(count)
     }
 
     /// Moves what landed in the default partitions to the months' own: entries that came while a month's partition could not
@@ -236,7 +273,8 @@ impl Store {
             .await?)
     }
 
-    /// Does one thing in a transaction of its own: how many entries it has moved; `None` when somebody was in the way.
+    /// Does one thing in a transaction of its own: how many entries it has moved, or partitions dropped; `None` when
+    /// somebody was in the way.
     async fn step(&self, change: Change<'_>) -> Result<Option<i64>, StoreError> {
         let done = in_time(STEP_WAIT_MS, async {
             let mut transaction = self.begin().await?;
@@ -258,7 +296,7 @@ impl Store {
 /// A change that needs a table to itself for a moment.
 enum Change<'a> {
     Detach { parent: &'a str, partition: &'a str },
-    Drop { partition: &'a str },
+    Drop { partition: &'a str, entry: AuditEntry },
     Place { parent: &'a str, month: NaiveDate },
 }
 
@@ -274,9 +312,23 @@ impl Change<'_> {
                 .await?;
                 Ok(0)
             }
-            Self::Drop { partition } => {
-                execute(transaction, format!("drop table if exists {}", quoted(partition))).await?;
-                Ok(0)
+            Self::Drop { partition, entry } => {
+                // One at a time: of several that want to drop it, one has.
+                sqlx::query!("select pg_advisory_xact_lock(hashtext('tollgate.ledger_drop'))")
+                    .execute(&mut **transaction)
+                    .await?;
+                let is_there = sqlx::query_scalar!(
+                    r#"select to_regclass(quote_ident($1)) is not null as "is_there!""#,
+                    *partition,
+                )
+                .fetch_one(&mut **transaction)
+                .await?;
+                if !is_there {
+                    return Ok(0);
+                }
+                execute(transaction, format!("drop table {}", quoted(partition))).await?;
+                audit::append(transaction, entry).await?;
+                Ok(1)
             }
             Self::Place { parent, month } => Ok(sqlx::query_scalar!(
                 r#"select place_default_entries($1, $2, $3) as "moved!""#,

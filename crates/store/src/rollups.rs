@@ -11,6 +11,8 @@ use crate::{Store, StoreError, Transaction};
 mod calendar;
 mod rebuild;
 
+pub use rebuild::rebuild;
+
 /// Differences that are told at most, for each table.
 pub const DIFFERENCES_MAX: i64 = 1_000;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use domain::ids::PersonId;
+use domain::ids::{PersonId, SessionId};
+use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use tower_sessions_core::SessionStore;
@@ -20,12 +21,42 @@ use crate::{Store, StoreError, Transaction};
 /// The field of a session's data that says whose it is (the person's id as text). A session that has it ends with its
 /// person.
 pub const PERSON_FIELD: &str = "person_id";
+/// The field that names the session on pages: a [`SessionId`]. It and those below are kept beside the sealed data, so that a
+/// person sees where they are signed in.
+pub const PUBLIC_ID_FIELD: &str = "public_id";
+/// The field that says since when (an instant).
+pub const SIGNED_IN_FIELD: &str = "signed_in_at";
+/// The field that says when it was last used (an instant).
+pub const SEEN_FIELD: &str = "seen_at";
+/// The field that says from which address it was last used.
+pub const PEER_FIELD: &str = "peer";
+/// The field that says by which program it was last used, as the program calls itself.
+pub const USER_AGENT_FIELD: &str = "user_agent";
+/// Sessions of one person that are listed, those used last.
+pub const SESSIONS_LISTED_MAX: i64 = 100;
 /// Expired sessions deleted in one go.
 const EXPIRED_BATCH: i64 = 1_000;
 /// A session's data at most, bytes.
 const DATA_BYTES_MAX: usize = 64 * 1024;
 /// How often another id is drawn when one is taken already.
 const CREATE_TRIES: usize = 3;
+
+/// A session as its person sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionRow {
+    /// Which one.
+    pub id: SessionId,
+    /// Since when.
+    pub signed_in_at: Option<DateTime<Utc>>,
+    /// When it was last used, to the minute.
+    pub seen_at: Option<DateTime<Utc>>,
+    /// From which address it was last used.
+    pub peer: Option<String>,
+    /// By which program, as it calls itself.
+    pub user_agent: Option<String>,
+    /// Ends then unless it is used before.
+    pub expires_at: DateTime<Utc>,
+}
 
 /// Sessions in Postgres.
 #[derive(Clone, Debug)]
@@ -51,19 +82,15 @@ impl Sessions {
         if plain.len() > DATA_BYTES_MAX {
             return Err(Error::Encode("the session holds too much".to_owned()));
         }
-        let person_id = match record.data.get(PERSON_FIELD) {
-            None | Some(serde_json::Value::Null) => None,
-            Some(value) => Some(
-                value
-                    .as_str()
-                    .and_then(|text| text.parse::<Uuid>().ok())
-                    .ok_or_else(|| Error::Encode("the session's person is no id".to_owned()))?,
-            ),
-        };
         Ok(Row {
             data: self.secret_key.seal(Purpose::Session, &id, &plain, &*self.random),
             id,
-            person_id,
+            person_id: lifted(record, PERSON_FIELD)?,
+            public_id: lifted(record, PUBLIC_ID_FIELD)?,
+            signed_in_at: lifted(record, SIGNED_IN_FIELD)?,
+            seen_at: lifted(record, SEEN_FIELD)?,
+            peer: lifted(record, PEER_FIELD)?,
+            user_agent: lifted(record, USER_AGENT_FIELD)?,
             expires_at: DateTime::from_timestamp(record.expiry_date.unix_timestamp(), 0)
                 .ok_or_else(|| Error::Encode("the session ends at no time that can be stored".to_owned()))?,
         })
@@ -76,11 +103,18 @@ impl SessionStore for Sessions {
         for _ in 0..CREATE_TRIES {
             let row = self.row(record)?;
             let done = sqlx::query!(
-                "insert into sessions (id, person_id, data, expires_at) values ($1, $2, $3, $4) on conflict do nothing",
+                "insert into sessions (id, person_id, data, expires_at, public_id, signed_in_at, seen_at, peer, user_agent)
+                 values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+                 on conflict (id) do nothing",
                 row.id,
                 row.person_id,
                 row.data,
                 row.expires_at,
+                row.public_id,
+                row.signed_in_at,
+                row.seen_at,
+                row.peer,
+                row.user_agent,
             )
             .execute(self.store.pool())
             .await
@@ -97,11 +131,19 @@ impl SessionStore for Sessions {
     async fn save(&self, record: &Record) -> session_store::Result<()> {
         let row = self.row(record)?;
         sqlx::query!(
-            "update sessions set person_id = $2, data = $3, expires_at = $4 where id = $1",
+            "update sessions
+             set person_id = $2, data = $3, expires_at = $4, public_id = $5, signed_in_at = $6, seen_at = $7, peer = $8,
+                 user_agent = $9
+             where id = $1",
             row.id,
             row.person_id,
             row.data,
             row.expires_at,
+            row.public_id,
+            row.signed_in_at,
+            row.seen_at,
+            row.peer,
+            row.user_agent,
         )
         .execute(self.store.pool())
         .await
@@ -151,7 +193,62 @@ pub async fn delete_of(transaction: &mut Transaction, person_id: PersonId) -> Re
     Ok(done.rows_affected())
 }
 
+/// Ends every session of a person but one; how many there were.
+pub async fn delete_others(
+    transaction: &mut Transaction,
+    person_id: PersonId,
+    kept: SessionId,
+) -> Result<u64, StoreError> {
+    let done = sqlx::query!(
+        "delete from sessions where person_id = $1 and public_id is distinct from $2",
+        person_id.0,
+        kept.0,
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// Ends one session of a person; whether there was such a one.
+pub async fn delete_one(transaction: &mut Transaction, person_id: PersonId, id: SessionId) -> Result<bool, StoreError> {
+    let done = sqlx::query!(
+        "delete from sessions where person_id = $1 and public_id = $2",
+        person_id.0,
+        id.0,
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
 impl Store {
+    /// The sessions of a person that have not ended at `now`, those used last first; at most [`SESSIONS_LISTED_MAX`].
+    pub async fn sessions_of(&self, person_id: PersonId, now: DateTime<Utc>) -> Result<Vec<SessionRow>, StoreError> {
+        let rows = sqlx::query!(
+            "select public_id as \"public_id!\", signed_in_at, seen_at, peer, user_agent, expires_at
+             from sessions
+             where person_id = $1 and expires_at > $2 and public_id is not null
+             order by seen_at desc nulls last, public_id
+             limit $3",
+            person_id.0,
+            now,
+            SESSIONS_LISTED_MAX,
+        )
+        .fetch_all(self.pool())
+        .await?;
+        Ok(rows
+            .into_iter()
+            .map(|row| SessionRow {
+                id: row.public_id.into(),
+                signed_in_at: row.signed_in_at,
+                seen_at: row.seen_at,
+                peer: row.peer,
+                user_agent: row.user_agent,
+                expires_at: row.expires_at,
+            })
+            .collect())
+    }
+
     /// Deletes a batch of sessions that ended before `now`; returns how many there were.
     pub async fn delete_expired_sessions(&self, now: DateTime<Utc>) -> Result<u64, StoreError> {
         let done = sqlx::query!(
@@ -170,6 +267,19 @@ struct Row {
     person_id: Option<Uuid>,
     data: Vec<u8>,
     expires_at: DateTime<Utc>,
+    public_id: Option<Uuid>,
+    signed_in_at: Option<DateTime<Utc>>,
+    seen_at: Option<DateTime<Utc>>,
+    peer: Option<String>,
+    user_agent: Option<String>,
+}
+
+/// A field of a session's data that has a column of its own.
+fn lifted<T: DeserializeOwned>(record: &Record, field: &str) -> session_store::Result<Option<T>> {
+    let Some(value) = record.data.get(field) else {
+        return Ok(None);
+    };
+    serde_json::from_value(value.clone()).map_err(|_| Error::Encode(format!("the session's {field} cannot be read")))
 }
 
 /// What is stored in place of the id that the browser holds.

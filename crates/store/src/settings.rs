@@ -33,24 +33,28 @@ impl Store {
         })
         .transpose()
     }
+}
 
-    /// Writes the settings of a database that has none; keeps those of one that has.
-    pub async fn create_settings(&self, settings: &Settings, secret_key_check: &[u8]) -> Result<(), StoreError> {
-        let unpriced = serde_json::to_value(settings.unpriced).map_err(|_| StoreError::Value { column: "unpriced" })?;
-        sqlx::query!(
-            "insert into settings (time_zone, currency, secret_key_check, unpriced, rehearsal_percent)
-             values ($1, $2, $3, $4, $5)
-             on conflict do nothing",
-            settings.time_zone.name(),
-            settings.currency,
-            secret_key_check,
-            unpriced,
-            settings.rehearsal_percent.map(i16::from),
-        )
-        .execute(self.pool())
-        .await?;
-        Ok(())
-    }
+/// Writes the settings of a database that has none, and keeps those of one that has; whether they are these.
+pub async fn insert(
+    transaction: &mut Transaction,
+    settings: &Settings,
+    secret_key_check: &[u8],
+) -> Result<bool, StoreError> {
+    let unpriced = serde_json::to_value(settings.unpriced).map_err(|_| StoreError::Value { column: "unpriced" })?;
+    let done = sqlx::query!(
+        "insert into settings (time_zone, currency, secret_key_check, unpriced, rehearsal_percent)
+         values ($1, $2, $3, $4, $5)
+         on conflict do nothing",
+        settings.time_zone.name(),
+        settings.currency,
+        secret_key_check,
+        unpriced,
+        settings.rehearsal_percent.map(i16::from),
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(done.rows_affected() == 1)
 }
 
 /// The settings; the row is kept from other writers until the transaction ends.

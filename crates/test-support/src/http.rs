@@ -100,6 +100,7 @@ pub struct Browser {
     base: String,
     client: Client<HttpConnector, Full<Bytes>>,
     cookies: BTreeMap<String, String>,
+    headers: BTreeMap<String, String>,
 }
 
 impl Browser {
@@ -111,7 +112,18 @@ impl Browser {
             base: base.trim_end_matches('/').to_owned(),
             client: Client::builder(TokioExecutor::new()).build(connector),
             cookies: BTreeMap::new(),
+            headers: BTreeMap::new(),
         }
+    }
+
+    /// Sends this header with every request from now on.
+    pub fn always(&mut self, name: &str, value: &str) {
+        self.headers.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// What it holds as a cookie of this name; empty without one.
+    pub fn cookie(&self, name: &str) -> &str {
+        self.cookies.get(name).map_or("", String::as_str)
     }
 
     /// Sends a request and reads the whole answer.
@@ -218,6 +230,9 @@ impl Browser {
         let mut request = Request::builder().method(method).uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
+        }
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
         }
         if !self.cookies.is_empty() {
             let cookies: Vec<String> = self

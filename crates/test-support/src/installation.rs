@@ -77,11 +77,11 @@ impl Installation {
             unpriced: Unpriced::Refuse,
             rehearsal_percent: None,
         };
-        store
-            .create_settings(&settings, &secret_key.make_check(&*random))
+        let control = Control::new(store.clone(), secret_key, random);
+        control
+            .create_settings(&actor(), &settings, Utc::now())
             .await
             .expect("settings");
-        let control = Control::new(store.clone(), secret_key, random);
         let callers = furnish(&control, &simulator.base_url()).await;
         Self {
             simulator,

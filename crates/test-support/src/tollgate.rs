@@ -23,6 +23,7 @@ use gateway::{AfterAdmission, QueueSettings};
 use ledger::JournalSettings;
 use serde_json::{Value, json};
 use server::data_dir::DataDir;
+use server::trusted_proxies::TrustedProxies;
 use server::wiring::{self, Running, Settings};
 use simulator::{Simulator, SimulatorConfig};
 use sqlx::PgConnection;
@@ -74,6 +75,8 @@ pub struct Options {
     pub currency: Option<String>,
     /// How people reach the console; the address it listens on, if absent.
     pub public_url: Option<url::Url>,
+    /// Whose word about the caller's address is taken.
+    pub trusted_proxies: TrustedProxies,
     /// Starts without the model and its upstream.
     pub is_empty: bool,
     /// Puts a [`Wire`] between the process and Postgres.
@@ -155,6 +158,7 @@ impl Tollgate {
             after_admission: options.after_admission,
             journal: options.journal,
             public_url: options.public_url,
+            trusted_proxies: options.trusted_proxies,
             ..common.settings(INSTANCE, data_dir.path())
         };
         let running = wiring::start(settings).await.expect("the process starts");
@@ -491,6 +495,7 @@ impl Common {
             admin_listen: None,
             public_url: None,
             gateway_url: None,
+            trusted_proxies: TrustedProxies::default(),
             data_dir: DataDir::open(data_dir).expect("a data directory"),
             database_url: Some(self.database_url.clone()),
             secret_key: SecretKey::from_bytes(SECRET_KEY),

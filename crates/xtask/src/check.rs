@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
+use crate::deny;
 use crate::fuzz;
 use crate::postgres;
 use crate::process;
@@ -11,7 +12,7 @@ use crate::redis;
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// Format, lints, unit tests and fuzzing, up to the first that fails.
+/// Format, lints, dependencies, unit tests and fuzzing, up to the first that fails.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let mut steps = Steps::default();
     let outcome = all(workspace, &mut steps);
@@ -22,6 +23,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 fn all(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     steps.step("format", || format(workspace))?;
     steps.step("lints", || lints(workspace))?;
+    steps.step("dependencies", || deny::deny(workspace))?;
     steps.step("Postgres", postgres::ensure_installed)?;
     steps.step("Redis", redis::ensure_installed)?;
     steps.step("unit tests", || {

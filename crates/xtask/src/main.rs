@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod browser;
 mod check;
+mod deny;
 mod fuzz;
 mod install;
 mod postgres;
@@ -49,12 +50,14 @@ enum Command {
         #[arg(last = true)]
         demo_arguments: Vec<String>,
     },
-    /// Everything CI runs: format, lints, queries, unit, integration, SDK and browser tests.
+    /// Everything CI runs: format, lints, dependencies, queries, unit, integration, SDK and browser tests.
     Test,
     /// Build what the browser loads: WASM, stylesheet, public files.
     Site,
-    /// What to run before each commit: format, lints, unit tests, fuzzing.
+    /// What to run before each commit: format, lints, dependencies, unit tests, fuzzing.
     Check,
+    /// Licences, sources and known weaknesses of what we depend on.
+    Dependencies,
     /// Try the parsers of foreign bytes with inputs that libFuzzer makes up.
     Fuzz {
         /// How long, for each target.
@@ -131,6 +134,7 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
             what: Bench::Ledger { arguments },
         } => bench::ledger(&workspace, &arguments),
         Command::Check => check::check(&workspace),
+        Command::Dependencies => deny::deny(&workspace),
         Command::Fuzz { seconds } => fuzz::fuzz(&workspace, seconds),
         Command::Prepare { check: false } => prepare::renew(&workspace),
         Command::Prepare { check: true } => prepare::compare(&workspace),

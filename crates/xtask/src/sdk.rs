@@ -43,7 +43,7 @@ pub(crate) fn ensure_python(workspace: &Workspace) -> Result<PathBuf> {
         requirements.trim().replace('\n', ", ")
     );
     remove(&environment)?;
-    create(&environment)?;
+    create_environment(&environment)?;
     let mut pip = Command::new(&python);
     pip.args([
         "-m",
@@ -58,14 +58,15 @@ pub(crate) fn ensure_python(workspace: &Workspace) -> Result<PathBuf> {
     Ok(python)
 }
 
-fn create(environment: &Path) -> Result<()> {
+/// Makes a virtual environment for packages of Python.
+pub(crate) fn create_environment(environment: &Path) -> Result<()> {
     let attempt = |python: &str| process::run_quietly(Command::new(python).args(["-m", "venv"]).arg(environment));
     if attempt("python3").is_ok() {
         return Ok(());
     }
     install::packages(
         &["python3", "python3-venv"],
-        "the official Python SDKs are tested in a virtual environment",
+        "what comes from Python's registry is installed in a virtual environment",
     )?;
     // The one from the packages, whatever else is first on PATH.
     attempt("/usr/bin/python3")

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::browser;
 use crate::check;
+use crate::deny;
 use crate::postgres;
 use crate::prepare;
 use crate::process;
@@ -30,6 +31,7 @@ pub(crate) fn test(workspace: &Workspace) -> Result<()> {
 
 fn all(workspace: &Workspace, steps: &mut Steps, results: &mut Vec<String>) -> Result<()> {
     steps.step("format", || check::format(workspace))?;
+    steps.step("dependencies", || deny::deny(workspace))?;
     steps.step("queries", || prepare::compare(workspace))?;
     let site = steps.step("site", || site::build(workspace))?;
     // With the tests at once, so that both are built from the same parts.

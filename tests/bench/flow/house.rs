@@ -137,6 +137,7 @@ impl House {
             admin_listen: None,
             public_url: None,
             gateway_url: None,
+            trusted_proxies: server::trusted_proxies::TrustedProxies::default(),
             data_dir: DataDir::open(data_dir.path())?,
             database_url: Some(self.database.url().to_owned()),
             has_private_postgres: false,

@@ -158,7 +158,10 @@ fn calls() -> AnyView {
             "Idempotency-Key",
             "a name of your own for a request: sent again within ten minutes, it does not run again, and an answer of up to 1 MiB is given again",
         ),
-        ("X-Tollgate-User", "whom the request is for, if the key may name users"),
+        (
+            "X-Tollgate-User",
+            "whom the request is for, if the key is a service account's and may name users",
+        ),
         (
             "X-Tollgate-Priority",
             "low, default, high or critical, if lower than the key's",

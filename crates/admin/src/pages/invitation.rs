@@ -80,9 +80,14 @@ pub async fn accept_invitation(#[server(flatten)] form: InvitationForm) -> Resul
             let person = visit
                 .state
                 .control
-                .accept_invitation(form.token.reveal(), form.password.reveal(), visit.peer.clone(), now)
+                .accept_invitation(
+                    form.token.reveal(),
+                    form.password.reveal(),
+                    visit.arrival.peer.clone(),
+                    now,
+                )
                 .await?;
-            session::begin(&visit.session, person.id, now).await?;
+            session::begin(&visit, person.id).await?;
             Ok::<_, Refused>(Done::say("/", "Welcome. Your password is saved."))
         },
     )

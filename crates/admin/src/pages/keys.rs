@@ -546,8 +546,9 @@ async fn key_fields(
     });
     let users = (!visitor.is_member()).then(|| {
         form.check(
-            Field::new("may_name_users", "May name end users")
-                .hint("For applications: their requests say whom they are for, and limits per user apply to those."),
+            Field::new("may_name_users", "May name end users").hint(
+                "For service accounts only: their requests say whom they are for, and limits per user apply to those.",
+            ),
             values.may_name_users == "on",
         )
     });
@@ -686,7 +687,12 @@ pub fn detail() -> AnyView {
             ("Models", models(&key).into_any()),
             (
                 "May name end users",
-                if key.may_name_users { "yes" } else { "no" }.into_any(),
+                if key.may_name_users && key.owner_id.is_none() {
+                    "yes"
+                } else {
+                    "no"
+                }
+                .into_any(),
             ),
             (
                 "Answers with a job",
@@ -932,9 +938,9 @@ pub async fn edit_key(#[server(flatten)] form: KeyForm) -> Result<(), ServerFnEr
         let actor = visit.actor()?;
         let before = visit.state.control.key(actor, id).await?;
         let mut draft = form.draft(&visit.format, Some(&before))?;
-        // A form without the field leaves it alone.
+        // A form without the field leaves it alone. A person's key names nobody, and no form of theirs has the field.
         if visit.visitor()?.is_member() {
-            draft.may_name_users = before.may_name_users;
+            draft.may_name_users = before.may_name_users && before.owner_id.is_none();
         }
         visit
             .state

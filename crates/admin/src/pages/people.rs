@@ -1,12 +1,13 @@
 //! People: the list, inviting somebody, the page that shows a one-time link once.
 
+pub mod one;
+
 use admin_islands::copy_button::CopyButton;
 use chrono::{DateTime, Utc};
 use control::audit::AuditSubject;
 use control::fields::Fields;
 use control::people::{INVITATION_DAYS, Invitation, PersonDraft};
 use control::rows::Person;
-use domain::ids::PersonId;
 use domain::limits::{Scope, Target};
 use domain::people::Role;
 use leptos::prelude::*;
@@ -19,9 +20,9 @@ use crate::page::{self, Page};
 use crate::pages::{audit, limits};
 use crate::session;
 use crate::shell;
-use crate::submit::{Done, Refused, parsed_id, press, submit};
+use crate::submit::{Done, Refused, submit};
 use crate::table::{Tone, badge, words};
-use crate::tables::{Column, Listing, by, by_text, plain};
+use crate::tables::{Column, Listing, by, by_text};
 use crate::visit::{Visit, Visitor, address};
 
 /// Everybody whom the visitor may see.
@@ -39,7 +40,7 @@ pub fn list() -> AnyView {
         let content = view! {
             {shell::page_head("People", "Who may sign in to this console, and what they may do.", invite.into_any())}
             {listing.view(format!("Times in {} time.", visit.format.zone()), ("person", "people"), |person| {
-                row(person, &visit, visitor, may_invite)
+                row(person, &visit)
             })}
         };
         Ok(Page::new("People", content.into_any()))
@@ -62,22 +63,13 @@ fn columns() -> Vec<Column<Person>> {
         by(words("Last sign-in"), "signed_in", |one: &Person, other| {
             one.signed_in_at.cmp(&other.signed_in_at)
         }),
-        plain(words("Actions")),
     ]
 }
 
-fn row(person: &Person, visit: &Visit, visitor: &Visitor, may_change: bool) -> AnyView {
-    let state = if person.disabled_at.is_some() {
-        badge("closed", Tone::Bad)
-    } else if person.has_password {
-        badge("active", Tone::Good)
-    } else {
-        badge("invited", Tone::Warning)
-    };
+fn row(person: &Person, visit: &Visit) -> AnyView {
     let signed_in = person
         .signed_in_at
         .map_or("never".to_owned(), |at| visit.format.bare_minute(at));
-    let is_self = visitor.actor.person_id() == Some(person.id);
     let limits = person.tenant_id.map(|tenant| {
         let user = Target::Node(Scope::User(tenant, person.id.to_string().into()));
         let label = format!("Limits of {}", person.name);
@@ -86,56 +78,27 @@ fn row(person: &Person, visit: &Visit, visitor: &Visitor, may_change: bool) -> A
     let history = address(audit::ADDRESS, &[("subject", &AuditSubject::Person(person.id).text())]);
     let label = format!("History of {}", person.name);
     let history = view! { " " <small><a href=history aria-label=label>"History"</a></small> };
-    let actions = (may_change && !is_self).then(|| actions(person));
     view! {
         <tr>
-            <th scope="row">{person.name.clone()} {limits} {history}</th>
+            <th scope="row"><a href=one::address_of(person.id)>{person.name.clone()}</a> {limits} {history}</th>
             <td>{person.email.clone()}</td>
             <td>{person.role.as_str()}</td>
             <td>{person.tenant_name.clone()}</td>
-            <td>{state}</td>
+            <td>{state(person)}</td>
             <td class="nowrap">{signed_in}</td>
-            <td class="row-actions">
-                <div class="actions actions-end">{actions}</div>
-            </td>
         </tr>
     }
     .into_any()
 }
 
-fn actions(person: &Person) -> AnyView {
-    let (id, version, name) = (person.id.to_string(), person.version.to_string(), person.name.clone());
-    let hidden = || {
-        view! {
-            <input type="hidden" name="id" value=id.clone() />
-            <input type="hidden" name="version" value=version.clone() />
-        }
-    };
+fn state(person: &Person) -> AnyView {
     if person.disabled_at.is_some() {
-        return view! {
-            <form method="post" action=EnablePerson::PATH>
-                {hidden()}
-                <button class="button" type="submit" aria-label=format!("Open {name}'s account")>"Open"</button>
-            </form>
-        }
-        .into_any();
+        badge("closed", Tone::Bad)
+    } else if person.has_password {
+        badge("active", Tone::Good)
+    } else {
+        badge("invited", Tone::Warning)
     }
-    view! {
-        <form method="post" action=CreatePersonLink::PATH>
-            <input type="hidden" name="id" value=id.clone() />
-            <button class="button" type="submit" aria-label=format!("New link for {name}")>"New link"</button>
-        </form>
-        // One more step: what this revokes cannot be brought back.
-        <details class="ask">
-            <summary class="button" aria-label=format!("Close {name}'s account")>"Close"</summary>
-            <form method="post" action=DisablePerson::PATH>
-                {hidden()}
-                <p>"Ends their sessions and revokes their keys for good."</p>
-                <button class="button button-danger" type="submit">"Close the account"</button>
-            </form>
-        </details>
-    }
-    .into_any()
 }
 
 /// The form that invites somebody.
@@ -150,27 +113,9 @@ pub fn new() -> AnyView {
             ..PersonForm::default()
         });
         let values = &form.values;
-        let roles: Vec<_> = Role::ALL
-            .into_iter()
-            .filter(|role| visitor.is_operator() || role.belongs_to_tenant())
-            .rev()
-            .map(|role| (role.as_str().to_owned(), role_text(role).to_owned()))
-            .collect();
         let tenants = if visitor.is_operator() {
-            let tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
-            let choices = std::iter::once((String::new(), "None".to_owned()))
-                .chain(
-                    tenants
-                        .iter()
-                        .map(|tenant| (tenant.row.tenant.id.to_string(), tenant.row.tenant.name.clone())),
-                )
-                .collect();
-            form.select(
-                Field::new("tenant_id", "Tenant")
-                    .hint("For members and managers. Operators and auditors belong to none."),
-                &values.tenant_id,
-                choices,
-            )
+            let choices = tenant_choices(&visit, visitor).await?;
+            form.select(tenant_field(), &values.tenant_id, choices)
         } else {
             ().into_any()
         };
@@ -185,7 +130,7 @@ pub fn new() -> AnyView {
                 <form class="form" method="post" action=InvitePerson::PATH>
                     {form.text(Field::new("name", "Name").required(), &values.name)}
                     {form.text(Field::new("email", "E-mail address").email().required().hint("They sign in with it."), &values.email)}
-                    {form.select(Field::new("role", "Role"), &values.role, roles)}
+                    {form.select(Field::new("role", "Role"), &values.role, role_choices(visitor))}
                     {tenants}
                     <div class="actions">
                         <button class="button button-primary" type="submit">"Make the link"</button>
@@ -198,7 +143,31 @@ pub fn new() -> AnyView {
     })
 }
 
-fn role_text(role: Role) -> &'static str {
+/// The roles that the visitor may give.
+fn role_choices(visitor: &Visitor) -> Vec<(String, String)> {
+    let roles = Role::ALL.into_iter().rev();
+    roles
+        .filter(|role| visitor.is_operator() || role.belongs_to_tenant())
+        .map(|role| (role.as_str().to_owned(), role_text(role).to_owned()))
+        .collect()
+}
+
+fn tenant_field() -> Field {
+    Field::new("tenant_id", "Tenant").hint("For members and managers. Operators and auditors belong to none.")
+}
+
+async fn tenant_choices(visit: &Visit, visitor: &Visitor) -> Result<Vec<(String, String)>, PageError> {
+    let tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
+    let tenants = tenants
+        .into_iter()
+        .map(|tenant| (tenant.row.tenant.id.to_string(), tenant.row.tenant.name));
+    Ok(std::iter::once((String::new(), "None".to_owned()))
+        .chain(tenants)
+        .collect())
+}
+
+/// A role and what it may do.
+pub fn role_text(role: Role) -> &'static str {
     match role {
         Role::Operator => "Operator: everything",
         Role::Auditor => "Auditor: reads everything, changes nothing",
@@ -303,62 +272,5 @@ pub async fn invite_person(#[server(flatten)] form: PersonForm) -> Result<(), Se
             show_link(&visit, invitation).await
         },
     )
-    .await
-}
-
-/// Makes another link for somebody who lost theirs, or their password.
-#[server(prefix = "/console", endpoint = "people/link")]
-pub async fn create_person_link(#[server(default)] id: String) -> Result<(), ServerFnError> {
-    press("/people", |visit: Visit| async move {
-        let id: PersonId = parsed_id(&id)?;
-        let invitation = visit
-            .state
-            .control
-            .create_password_link(visit.actor()?, id, visit.now())
-            .await?;
-        show_link(&visit, invitation).await
-    })
-    .await
-}
-
-/// Shuts somebody out.
-#[server(prefix = "/console", endpoint = "people/disable")]
-pub async fn disable_person(
-    #[server(default)] id: String,
-    #[server(default)] version: String,
-) -> Result<(), ServerFnError> {
-    press("/people", |visit: Visit| async move {
-        let (id, version) = (parsed_id(&id)?, parsed_id(&version)?);
-        visit
-            .state
-            .control
-            .disable_person(visit.actor()?, id, version, visit.now())
-            .await?;
-        Ok::<_, Refused>(Done::say(
-            "/people",
-            "The account is closed: its sessions have ended and its keys are revoked.",
-        ))
-    })
-    .await
-}
-
-/// Lets somebody in again.
-#[server(prefix = "/console", endpoint = "people/enable")]
-pub async fn enable_person(
-    #[server(default)] id: String,
-    #[server(default)] version: String,
-) -> Result<(), ServerFnError> {
-    press("/people", |visit: Visit| async move {
-        let (id, version) = (parsed_id(&id)?, parsed_id(&version)?);
-        visit
-            .state
-            .control
-            .enable_person(visit.actor()?, id, version, visit.now())
-            .await?;
-        Ok::<_, Refused>(Done::say(
-            "/people",
-            "The account is open again. Its keys stay revoked.",
-        ))
-    })
     .await
 }

@@ -86,11 +86,11 @@ pub async fn set_up(#[server(flatten)] form: SetUpForm) -> Result<(), ServerFnEr
                 &form.name,
                 &form.email,
                 form.password.reveal(),
-                visit.peer.clone(),
+                visit.arrival.peer.clone(),
                 now,
             )
             .await?;
-        session::begin(&visit.session, person.id, now).await?;
+        session::begin(&visit, person.id).await?;
         Ok::<_, Refused>(Done::say(
             "/",
             "Welcome. Next: add an upstream, a model with its price, and a tenant.",

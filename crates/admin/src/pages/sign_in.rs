@@ -72,13 +72,13 @@ pub async fn sign_in(#[server(flatten)] form: SignInForm) -> Result<(), ServerFn
         let signed_in = visit
             .state
             .control
-            .sign_in(&form.email, form.password.reveal(), visit.peer.clone(), now)
+            .sign_in(&form.email, form.password.reveal(), visit.arrival.peer.clone(), now)
             .await;
         let person = signed_in.map_err(|error| match error {
             SignInError::Control(error) => error.into(),
             refused @ (SignInError::Refused | SignInError::Throttled { .. }) => Refused::Form(told(&refused)),
         })?;
-        session::begin(&visit.session, person.id, now).await?;
+        session::begin(&visit, person.id).await?;
         Ok::<_, Refused>(Done::go(local_address(Some(&form.next))))
     })
     .await
@@ -97,7 +97,8 @@ pub async fn sign_out() -> Result<(), ServerFnError> {
     .await
 }
 
-fn told(error: &SignInError) -> String {
+/// Why nobody was let in.
+pub fn told(error: &SignInError) -> String {
     match error {
         SignInError::Throttled { retry_after_seconds } => format!(
             "Too many failed sign-ins. Try again in {}.",

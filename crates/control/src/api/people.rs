@@ -16,7 +16,7 @@ use super::pages;
 use super::problem::{Problem, or_taken};
 use super::route::{Answered, Asked, Route};
 use crate::fields::Fields;
-use crate::people::{Invitation, PersonDraft};
+use crate::people::{Invitation, Kept, PersonDraft};
 
 /// What there is of people.
 pub(super) fn routes() -> Vec<Route> {
@@ -118,7 +118,10 @@ async fn change(State(api): State<Api>, Extension(call): Extension<Call>) -> Res
     let change: PersonChange = call.body()?;
     let (control, actor) = (&api.control, &call.actor);
     if change.is_disabled {
-        control.disable_person(actor, id, change.version, call.now).await?;
+        let kept = Kept::default();
+        control
+            .disable_person(actor, id, change.version, kept, call.now)
+            .await?;
     } else {
         control.enable_person(actor, id, change.version, call.now).await?;
     }

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::{CONNECTIONS_MAX, CONNECTIONS_MIN, Closing, DoorSettings, connections_for, descriptors, serve};
+use crate::trusted_proxies::TrustedProxies;
 
 /// What waits for something that must happen, at most.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -55,6 +56,7 @@ async fn door() -> (TcpStream, mpsc::Sender<Bytes>, Closing) {
     let settings = DoorSettings {
         connections_max: 4,
         idle: IDLE,
+        trusted_proxies: TrustedProxies::default(),
     };
     tokio::spawn(serve(listener, router, settings, closing.clone()));
     let stream = TcpStream::connect(address).await.expect("a connection");

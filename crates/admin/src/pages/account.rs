@@ -1,0 +1,174 @@
+//! One's own account: who one is here, the password, and where one is signed in.
+
+use control::rows::Person;
+use control::sessions::SessionRow;
+use control::sign_in::SignInError;
+use domain::ids::SessionId;
+use leptos::prelude::*;
+use leptos::server_fn::ServerFn;
+use serde::{Deserialize, Serialize};
+
+use crate::error::PageError;
+use crate::form::{Field, Filled, Secret};
+use crate::format;
+use crate::page::{self, Page};
+use crate::pages::{people, sessions, sign_in};
+use crate::session;
+use crate::shell;
+use crate::submit::{Done, Refused, parsed_id, press, submit};
+use crate::table::facts;
+use crate::visit::Visit;
+
+/// Where it is.
+pub const PATH: &str = "/account";
+
+/// The account of whoever is signed in.
+pub fn view() -> AnyView {
+    page::behind_the_door(|visit| async move {
+        let visitor = visit.visitor()?;
+        let control = &visit.state.control;
+        let id = visitor.actor.person_id().ok_or(PageError::Forbidden)?;
+        let person = control.person(&visitor.actor, id).await?;
+        let listed = control.sessions_of(&visitor.actor, id, visit.now()).await?;
+        let form = Filled::new(visit.draft.clone(), ChangePassword::PATH, PasswordForm::default);
+        let content = view! {
+            {shell::page_head("Your account", "Only you see this page.", ().into_any())}
+            <section class="card">{about(&person, &visit)}</section>
+            <section class="card">
+                <h2>"Password"</h2>
+                {form.summary()}
+                <form class="form" method="post" action=ChangePassword::PATH>
+                    // For password managers; not sent.
+                    <input type="text" autocomplete="username" value=person.email.clone() hidden readonly />
+                    {form.text(Field::new("current_password", "Present password").password("current-password").required(), "")}
+                    {form.text(
+                        Field::new("password", "New password")
+                            .password("new-password")
+                            .required()
+                            .hint("At least 12 characters; a sentence is easy to remember. You are signed out everywhere else."),
+                        "",
+                    )}
+                    <div class="actions">
+                        <button class="button button-primary" type="submit">"Change the password"</button>
+                    </div>
+                </form>
+            </section>
+            <section class="card">
+                <h2>"Where you are signed in"</h2>
+                {sessions::table_of(&listed, &visit, |session, is_current| Some(ending(session, is_current)))}
+                <form method="post" action=SignOutEverywhere::PATH>
+                    <div class="actions">
+                        <button class="button button-danger" type="submit">"Sign out everywhere"</button>
+                    </div>
+                </form>
+            </section>
+        };
+        Ok(Page::new("Your account", content.into_any()))
+    })
+}
+
+fn about(person: &Person, visit: &Visit) -> AnyView {
+    let mut rows = vec![
+        ("Name", person.name.clone().into_any()),
+        ("E-mail address", person.email.clone().into_any()),
+        ("Role", people::role_text(person.role).into_any()),
+    ];
+    if let Some(tenant) = &person.tenant_name {
+        rows.push(("Tenant", tenant.clone().into_any()));
+    }
+    if let Some(at) = person.signed_in_at {
+        rows.push(("Last sign-in", visit.format.minute(at).into_any()));
+    }
+    facts(rows)
+}
+
+fn ending(session: &SessionRow, is_current: bool) -> AnyView {
+    let label = if is_current { "Sign out" } else { "End" };
+    let described = format!("{label}: {}", sessions::name_of(session));
+    view! {
+        <form method="post" action=EndOwnSession::PATH>
+            <input type="hidden" name="id" value=session.id.to_string() />
+            <button class="button" type="submit" aria-label=described>{label}</button>
+        </form>
+    }
+    .into_any()
+}
+
+/// What the password's form sends.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PasswordForm {
+    current_password: Secret,
+    password: Secret,
+}
+
+/// Replaces one's own password; every other session of one's own ends.
+#[server(prefix = "/console", endpoint = "account/password")]
+pub async fn change_password(#[server(flatten)] form: PasswordForm) -> Result<(), ServerFnError> {
+    submit(
+        ChangePassword::PATH,
+        PATH,
+        form,
+        |visit: Visit, form: PasswordForm| async move {
+            let visitor = visit.visitor()?;
+            let changed = visit
+                .state
+                .control
+                .change_password(
+                    &visitor.actor,
+                    form.current_password.reveal(),
+                    form.password.reveal(),
+                    visitor.session_id,
+                    visit.now(),
+                )
+                .await;
+            let ended = changed.map_err(|error| match error {
+                SignInError::Control(error) => error.into(),
+                SignInError::Refused => Refused::field("current_password", "this is not your present password"),
+                SignInError::Throttled { .. } => Refused::Form(sign_in::told(&error)),
+            })?;
+            session::renew(&visit.session).await?;
+            let ended = match ended {
+                0 => String::new(),
+                count => format!(
+                    " {} ended.",
+                    format::counted(count, "other session has", "other sessions have")
+                ),
+            };
+            Ok::<_, Refused>(Done::say(PATH, format!("Your password is changed.{ended}")))
+        },
+    )
+    .await
+}
+
+/// Ends one of one's own sessions; this one is a sign-out.
+#[server(prefix = "/console", endpoint = "account/end-session")]
+pub async fn end_own_session(#[server(default)] id: String) -> Result<(), ServerFnError> {
+    press(PATH, |visit: Visit| async move {
+        let id: SessionId = parsed_id(&id)?;
+        let visitor = visit.visitor()?;
+        let person = visitor.actor.person_id().ok_or(PageError::Forbidden)?;
+        let control = &visit.state.control;
+        control.end_session(&visitor.actor, person, id, visit.now()).await?;
+        if id == visitor.session_id {
+            session::end(&visit.session).await?;
+            return Ok(Done::go("/sign-in"));
+        }
+        Ok::<_, Refused>(Done::say(PATH, "The session has ended."))
+    })
+    .await
+}
+
+/// Ends all of one's own sessions, this one too.
+#[server(prefix = "/console", endpoint = "account/end-sessions")]
+pub async fn sign_out_everywhere() -> Result<(), ServerFnError> {
+    press(PATH, |visit: Visit| async move {
+        let visitor = visit.visitor()?;
+        let person = visitor.actor.person_id().ok_or(PageError::Forbidden)?;
+        let control = &visit.state.control;
+        control.end_sessions(&visitor.actor, person, visit.now()).await?;
+        session::end(&visit.session).await?;
+        Ok::<_, Refused>(Done::go("/sign-in"))
+    })
+    .await
+}
