@@ -472,7 +472,8 @@ async fn a_member_comes_by_a_link_issues_a_key_and_sees_what_is_theirs() {
     for (form, page) in operators_forms(&mut operator, &research).await {
         let data = form.data();
         let answer = member.browser.post_form(&form.action, &data).await;
-        assert_eq!(answer.status, 403, "{} of {page}", form.action);
+        let status = answer.status.as_u16();
+        assert!([403, 404].contains(&status), "{} of {page}: {status}", form.action);
     }
     let page = operator.visit(&format!("/tenants/{research}")).await;
     assert_eq!(page.heading(), "Research", "and nothing has changed");

@@ -43,7 +43,7 @@ async fn a_month_is_divided_by_the_values_of_a_tag() {
     let page = operator.visit("/reports").await;
     let requests = page.table(&["Tenant", "Requests", "Cost"]);
     let form = page.form("/reports");
-    assert_eq!(form.options("tag"), ["None", "project", "cost_centre"]);
+    assert_eq!(form.options("tag"), ["None", "cost_centre", "project"]);
     let page = operator.send(&form.choose("tag", "project")).await;
     assert!(page.heading().ends_with("by project"), "{}", page.heading());
     let table = page.table(&["Value", "Requests", "Cost"]);

@@ -2,6 +2,8 @@
 //! into the regions that are marked for it.
 #![expect(missing_docs, reason = "the island macro makes a struct without documentation")]
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use leptos::ev::{self, MouseEvent};
@@ -67,21 +69,17 @@ pub fn LiveFigures(
 ) -> impl IntoView {
     let is_scripted = RwSignal::new(false);
     let state = RwSignal::new(State::Begun);
-    let follower = StoredValue::new_local(None::<Connection>);
     let wait_seconds = StoredValue::new(WAIT_SECONDS_MIN);
-    let connect = StoredValue::new_local(None::<Box<dyn Fn()>>);
-
-    let begin = move || {
-        connect.with_value(|connect| {
-            if let Some(connect) = connect {
-                connect();
-            }
-        });
+    let begin = || {
+        let connect = CONNECT.with_borrow(Option::clone);
+        if let Some(connect) = connect {
+            connect();
+        }
     };
 
     Effect::new(move |_| {
         let stream = stream.clone();
-        connect.set_value(Some(Box::new(move || {
+        let connect: Rc<dyn Fn()> = Rc::new(move || {
             let again = move || {
                 if state.get_untracked() == State::Lost {
                     begin();
@@ -97,7 +95,7 @@ pub fn LiveFigures(
                 Told::Late => state.set(State::Late),
                 Told::Ended(is_signed_out) => {
                     // The stream is dropped after this event.
-                    set_timeout(move || follower.set_value(None), Duration::ZERO);
+                    set_timeout(move || follow_by(None), Duration::ZERO);
                     state.set(if is_signed_out { State::Ended } else { State::Closed });
                 }
                 // The browser asks again by itself.
@@ -109,17 +107,18 @@ pub fn LiveFigures(
                     set_timeout(again, Duration::from_secs(wait));
                 }
             };
-            follower.set_value(Connection::open(&stream, told));
-        })));
+            follow_by(Connection::open(&stream, told));
+        });
+        CONNECT.set(Some(connect));
         is_scripted.set(true);
         begin();
         // A browser keeps few connections to one host: a page that nobody sees must not have one.
         let _ = window_event_listener(ev::Custom::<leptos::web_sys::Event>::new("pagehide"), move |_| {
-            follower.set_value(None);
+            follow_by(None);
         });
         let seen = Closure::<dyn Fn()>::new(move || match state.get_untracked() {
             State::Paused | State::Ended | State::Closed => {}
-            _ if document().hidden() => follower.set_value(None),
+            _ if document().hidden() => follow_by(None),
             _ => {
                 state.set(State::Begun);
                 begin();
@@ -135,7 +134,7 @@ pub fn LiveFigures(
             state.set(State::Begun);
             begin();
         } else {
-            follower.set_value(None);
+            follow_by(None);
             state.set(State::Paused);
         }
     };
@@ -153,7 +152,7 @@ pub fn LiveFigures(
         _ => pause.clone(),
     };
     view! {
-        <span class=move || state.get().class() style:visibility=move || (!is_scripted.get()).then_some("hidden")>
+        <span class=move || if is_scripted.get() { state.get().class() } else { "live live-unscripted" }>
             <span class="live-state" role="status">
                 {text}
             </span>
@@ -167,6 +166,19 @@ pub fn LiveFigures(
             </button>
         </span>
     }
+}
+
+// Of the page, and not of the island, which is also rendered on the server, where nothing may belong to one thread.
+thread_local! {
+    /// The stream that is open.
+    static CONNECTION: RefCell<Option<Connection>> = const { RefCell::new(None) };
+    /// Opens one, in place of the last.
+    static CONNECT: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
+}
+
+/// Puts this stream in place of the one that is open.
+fn follow_by(connection: Option<Connection>) {
+    drop(CONNECTION.replace(connection));
 }
 
 /// What a stream says.

@@ -243,7 +243,7 @@ async fn live_of(
     )
     .fetch_all(executor)
     .await?;
-    rows.into_iter().map(Columns::into_row).collect()
+    Ok(rows.into_iter().map(Columns::into_row).collect())
 }
 
 async fn find(
