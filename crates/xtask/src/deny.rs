@@ -26,7 +26,7 @@ pub(crate) fn deny(workspace: &Workspace) -> Result<()> {
     };
     process::run(&mut command(&["check", "licenses", "bans", "sources"]))?;
     match process::run_quietly(&mut command(&["fetch", "db"])) {
-        Ok(()) => process::run(&mut command(&["check", "--disable-fetch", "advisories"])),
+        Ok(()) => process::run(&mut command(&["check", "advisories"])),
         Err(error) => {
             let reason = error.to_string();
             let reason = reason
