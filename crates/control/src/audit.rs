@@ -194,7 +194,7 @@ impl Control {
             actor: actor.label().to_owned(),
             action: change.action.to_owned(),
             subject: change.subject,
-            tenant_id,
+            tenant_id: change.tenant_id,
             before: change.before,
             after: change.after,
             peer: actor.peer().map(str::to_owned),

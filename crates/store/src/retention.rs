@@ -147,7 +147,13 @@ impl Store {
                 continue;
             }
             let entry = note(Dropped::Partition(partition));
-            match self.step(Change::Drop { partition, entry }).await? {
+            match self
+                .step(Change::Drop {
+                    partition,
+                    entry: &entry,
+                })
+                .await?
+            {
                 Some(0) => {}
                 Some(_) => {
                     tended.dropped += 1;
@@ -296,7 +302,7 @@ impl Store {
 /// A change that needs a table to itself for a moment.
 enum Change<'a> {
     Detach { parent: &'a str, partition: &'a str },
-    Drop { partition: &'a str, entry: AuditEntry },
+    Drop { partition: &'a str, entry: &'a AuditEntry },
     Place { parent: &'a str, month: NaiveDate },
 }
 

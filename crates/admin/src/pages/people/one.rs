@@ -142,7 +142,7 @@ async fn editor(visit: &Visit, visitor: &Visitor, view: &PersonView) -> Result<A
         &form,
         &view.issued,
         values.kept(),
-        "when they may not issue such any more",
+        Some("when they may not issue such any more"),
     );
     Ok(view! {
         <section class="card">
