@@ -389,6 +389,15 @@ async fn checked(
         fields.refuse("expiry", format!("between 1 and {LIFETIME_MONTHS_MAX} months"));
     }
     let is_unchanged = before.is_some_and(|key| key.expires_at == expires_at);
+    if let Expiry::Months(_) = draft.expiry
+        && !is_unchanged
+        && expires_at.is_some_and(|at| at <= now)
+    {
+        fields.refuse(
+            "expiry",
+            "by its tenant's rules this key's life is over by then; rotate it to begin anew",
+        );
+    }
     if let Expiry::At(at) = draft.expiry
         && !is_unchanged
         && !(now..=now + Duration::days(i64::from(LIFETIME_MONTHS_MAX) * 31)).contains(&at)

@@ -31,8 +31,10 @@ impl OwnLimits {
                 None => limits.push(own),
                 Some(limit) if limit.mode == Mode::Rehearse => *limit = Limit { id: limit.id, ..own },
                 Some(limit) => {
-                    limit.value = limit.value.min(*most);
-                    limit.burst = limit.burst.map(|burst| burst.min(limit.value));
+                    if *most < limit.value {
+                        limit.value = *most;
+                        limit.burst = limit.burst.map(|burst| burst.min(*most));
+                    }
                     let increase = limit.increase.map(|increase| Increase {
                         value: increase.value.min(*most),
                         ..increase
@@ -59,7 +61,8 @@ fn own_limit(key: KeyId, dimension: Dimension, value: u64) -> Limit {
         priority: None,
         mode: Mode::Enforce,
         gates: None,
-        thresholds: Thresholds::default(),
+        // Operators are told of what they have set themselves.
+        thresholds: Thresholds::NONE,
     }
 }
 

@@ -91,12 +91,15 @@ impl Store {
             "select
                 asked.id as \"id!\",
                 coalesce((select sum(cost_nanos + adjusted_cost_nanos)
-                          from settlement_month_rollups
-                          where grain = 'key' and key_id = asked.id and month = $2), 0)::bigint as \"cost_nanos!\",
+                          from settlement_month_rollups as used
+                          where grain = 'key_only' and used.tenant_id = keys.tenant_id and used.key_id = keys.id
+                              and month = $2), 0)::bigint as \"cost_nanos!\",
                 coalesce((select sum(refusals)
-                          from rejection_month_rollups
-                          where grain = 'key' and key_id = asked.id and month = $2), 0)::bigint as \"refusals!\"
-             from unnest($1::uuid[]) as asked (id)",
+                          from rejection_month_rollups as refused
+                          where grain = 'key_only' and refused.tenant_id = keys.tenant_id and refused.key_id = keys.id
+                              and month = $2), 0)::bigint as \"refusals!\"
+             from unnest($1::uuid[]) as asked (id)
+             join keys on keys.id = asked.id",
             &ids,
             month,
         )

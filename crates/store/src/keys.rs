@@ -218,7 +218,8 @@ impl Store {
     pub async fn delete_ended_secrets(&self, now: DateTime<Utc>) -> Result<u64, StoreError> {
         let done = sqlx::query!(
             "delete from key_secrets
-             where secret_hash = any (array (select secret_hash from key_secrets where valid_until <= $1 limit $2))",
+             where secret_hash = any (array (
+                 select secret_hash from key_secrets where valid_until <= $1 order by secret_hash limit $2 for update skip locked))",
             now,
             ENDED_BATCH,
         )

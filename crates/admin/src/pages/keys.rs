@@ -481,7 +481,7 @@ impl Offer {
             };
             Some((months, end?))
         });
-        ends.filter(|(_, at)| self.latest.is_none_or(|latest| *at <= latest))
+        ends.filter(move |(_, at)| *at > now && self.latest.is_none_or(|latest| *at <= latest))
     }
 
     /// What a new key's form begins with: never, or the longest that is offered.
@@ -534,8 +534,17 @@ async fn key_fields(
         .collect();
     let priorities = Priority::ALL
         .into_iter()
-        .filter(|priority| *priority <= ceiling)
-        .map(|priority| (priority.as_str().to_owned(), priority.as_str().to_owned()))
+        // What the key has stays on offer, or another would be chosen unseen.
+        .filter(|priority| *priority <= ceiling || priority.as_str() == values.priority)
+        .map(|priority| {
+            let word = priority.as_str();
+            let text = if priority <= ceiling {
+                word.to_owned()
+            } else {
+                format!("{word} (no longer allowed)")
+            };
+            (word.to_owned(), text)
+        })
         .collect();
     let allowed = (!model_choices.is_empty()).then(|| {
         form.checks(
@@ -561,7 +570,12 @@ async fn key_fields(
     );
     let now = visit.now();
     let zone = visit.format.zone();
-    let never = offer.latest.is_none().then(|| (String::new(), "Never".to_owned()));
+    let never = match offer.latest {
+        None => Some("Never"),
+        Some(_) if values.expiry.is_empty() => Some("Never (no longer allowed)"),
+        Some(_) => None,
+    };
+    let never = never.map(|text| (String::new(), text.to_owned()));
     let latest = offer
         .latest
         .map(|at| format!(" At the latest {}.", visit.format.minute(at)))
