@@ -472,7 +472,7 @@ fn price_row(stored: &StoredPrice, visit: &Visit, now: chrono::DateTime<chrono::
         let fields = [("name", price.model.as_str()), ("price", &price.id.to_string())];
         let href = format!("{}#{PRICE_FORM}", address("/models/edit", &fields));
         let label = format!(
-            "Begin a new price with the one from {}",
+            "Copy into a new price: the one from {}",
             format.minute(price.valid_from)
         );
         view! { <a class="button" href=href aria-label=label>"Copy"</a> }
