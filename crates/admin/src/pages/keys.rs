@@ -79,14 +79,14 @@ pub fn list() -> AnyView {
                     words("Name"),
                     words("Key"),
                     words("State"),
+                    figures("Spent"),
+                    figures("Refused"),
+                    words("Last used"),
                     words("Tenant"),
                     words("Owner"),
                     words("Priority"),
                     words("Models"),
                     words("Expires"),
-                    words("Last used"),
-                    figures("Spent"),
-                    figures("Refused"),
                 ],
                 keys.iter()
                     .map(|key| row(key, month(key), visitor, &visit.format, now))
@@ -234,14 +234,14 @@ fn row(key: &KeyRow, month: KeyMonth, visitor: &Visitor, format: &Format, now: D
                 <code>{masked(&key.public_id)}</code>
             </td>
             <td>{state(key, format, now)}</td>
+            <td class="number">{format.money(month.cost)}</td>
+            <td class="number">{format::count(month.refusals)}</td>
+            <td class="nowrap">{last_used(key.last_used_at, format)}</td>
             <td>{tenant}</td>
             <td>{owner(key)}</td>
             <td>{key.priority.as_str()}</td>
             <td>{models(key)}</td>
             <td class="nowrap">{expiry(key, format)}</td>
-            <td class="nowrap">{last_used(key.last_used_at, format)}</td>
-            <td class="number">{format.money(month.cost)}</td>
-            <td class="number">{format::count(month.refusals)}</td>
         </tr>
     }
     .into_any()
