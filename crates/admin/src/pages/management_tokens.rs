@@ -231,7 +231,7 @@ fn told(permission: Permission) -> (&'static str, &'static str) {
         Permission::PlansRead => (WHO, "read plans"),
         Permission::PlansWrite => (WHO, "make, change and remove plans"),
         Permission::PeopleRead => (WHO, "read who signs in"),
-        Permission::PeopleWrite => (WHO, "invite people and shut them out, but for operators"),
+        Permission::PeopleWrite => (WHO, "invite people, let them choose passwords and shut them out, but for operators; and so whatever those may do"),
         Permission::KeysRead => (HOW_MUCH, "read keys, without their secrets"),
         Permission::KeysWrite => (HOW_MUCH, "issue, change and revoke keys"),
         Permission::LimitsRead => (HOW_MUCH, "read limits and budgets"),
@@ -263,10 +263,12 @@ pub fn issued() -> AnyView {
             return Ok(Page::new("Token", content.into_any()));
         };
         let token = visit.state.control.management_token(visit.actor()?, secret.id).await?;
-        let path = match token.permissions.first() {
+        // What a token may only write has nothing to show.
+        let mut readable = token.permissions.iter().filter(|permission| permission.as_str().ends_with(":read"));
+        let path = match readable.next() {
             Some(Permission::ReportsRead) => "/api/v1/reports/monthly?by=model",
-            Some(Permission::LedgerRead | Permission::AdjustmentsWrite) | None => "/api/v1/adjustments",
-            Some(Permission::ExplainRead) => "/api/openapi.json",
+            Some(Permission::LedgerRead) => "/api/v1/adjustments",
+            Some(Permission::ExplainRead) | None => "/api/openapi.json",
             Some(permission) => &format!("/api/v1/{}", permission.noun()),
         };
         let example = format!(

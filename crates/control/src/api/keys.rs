@@ -170,8 +170,24 @@ async fn issue(State(api): State<Api>, Extension(call): Extension<Call>) -> Resu
     let made = api
         .control
         .issue_key_as(&call.actor, id, new.tenant_id, owner, &draft, call.now)
-        .await?;
+        .await
+        .map_err(by_body)?;
     Ok((StatusCode::CREATED, Json(issued(&made))))
+}
+
+/// Calls what is wrong by the names that the body has for it.
+fn by_body(error: ControlError) -> ControlError {
+    let ControlError::Invalid(mut errors) = error else {
+        return error;
+    };
+    for error in &mut errors {
+        match error.field.as_ref() {
+            "owner" => error.field = "owner_id".into(),
+            "expiry" => error.field = "expires_at".into(),
+            _ => {}
+        }
+    }
+    ControlError::Invalid(errors)
 }
 
 async fn change(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
@@ -189,7 +205,8 @@ async fn change(State(api): State<Api>, Extension(call): Extension<Call>) -> Res
     let changed = api
         .control
         .edit_key(&call.actor, id, change.version, &draft, call.now)
-        .await?;
+        .await
+        .map_err(by_body)?;
     Ok(Json(key(&changed)))
 }
 
