@@ -24,6 +24,9 @@ const DOWNLOADS: &str = "downloads";
 const TEMPORARY: &str = "tmp";
 /// What a test waits for something that must happen, at most; a busy machine starts a browser slowly.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a driver may take to say its port, and how many are started.
+const DRIVER_PATIENCE: Duration = Duration::from_secs(20);
+const DRIVERS_MAX: usize = 4;
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// No updates, no background traffic, no sandbox (which root has not).
@@ -77,8 +80,15 @@ pub(crate) struct Chromium {
 impl Chromium {
     /// Starts one for the site at `base`.
     pub(crate) async fn start(base: &str, scripts: Scripts) -> Self {
-        let room = room();
-        let (watch, address) = start_driver(&room).await;
+        let mut started = None;
+        for _ in 0..DRIVERS_MAX {
+            let room = room();
+            started = start_driver(&room).await.map(|driver| (room, driver));
+            if started.is_some() {
+                break;
+            }
+        }
+        let (room, (watch, address)) = started.expect("chromedriver says its port");
         let client = ClientBuilder::new(HttpConnector::new())
             .capabilities(capabilities(&room.join(PROFILE), scripts))
             .connect(&address)
@@ -386,8 +396,9 @@ fn room() -> PathBuf {
     room
 }
 
-/// Starts the driver on a port that it chooses; gives its watch and its address.
-async fn start_driver(room: &Path) -> (Child, String) {
+/// Starts the driver on a port that it chooses; gives its watch and its address. The port may be taken by then for one of the
+/// two kinds of addresses: the driver ends, and another one has to be started.
+async fn start_driver(room: &Path) -> Option<(Child, String)> {
     let program =
         find_on_path(DRIVER).expect("no chromedriver is installed; run `cargo xtask test`, which installs it");
     let mut watch = Command::new("sh")
@@ -401,7 +412,7 @@ async fn start_driver(room: &Path) -> (Child, String) {
         .spawn()
         .expect("chromedriver starts");
     let mut lines = BufReader::new(watch.stdout.take().expect("its output was asked for")).lines();
-    let port = timeout(PATIENCE, async {
+    let port = timeout(DRIVER_PATIENCE, async {
         while let Some(line) = lines.next_line().await.expect("its output") {
             let port = line.split_once("successfully on port ").map(|(_, port)| port);
             if let Some(port) = port.and_then(|port| port.trim_end_matches('.').parse::<u16>().ok()) {
@@ -410,10 +421,10 @@ async fn start_driver(room: &Path) -> (Child, String) {
         }
         panic!("chromedriver ended without saying its port");
     });
-    let port = port.await.expect("chromedriver says its port");
+    let port = port.await.ok()?;
     // It goes on talking, and must not wait for a reader.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    (watch, format!("http://127.0.0.1:{port}"))
+    Some((watch, format!("http://127.0.0.1:{port}")))
 }
 
 fn find_on_path(name: &str) -> Option<PathBuf> {

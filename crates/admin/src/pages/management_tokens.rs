@@ -231,7 +231,10 @@ fn told(permission: Permission) -> (&'static str, &'static str) {
         Permission::PlansRead => (WHO, "read plans"),
         Permission::PlansWrite => (WHO, "make, change and remove plans"),
         Permission::PeopleRead => (WHO, "read who signs in"),
-        Permission::PeopleWrite => (WHO, "invite people, let them choose passwords and shut them out, but for operators; and so whatever those may do"),
+        Permission::PeopleWrite => (
+            WHO,
+            "invite people, let them choose passwords and shut them out, but for operators; and so whatever those may do",
+        ),
         Permission::KeysRead => (HOW_MUCH, "read keys, without their secrets"),
         Permission::KeysWrite => (HOW_MUCH, "issue, change and revoke keys"),
         Permission::LimitsRead => (HOW_MUCH, "read limits and budgets"),
@@ -264,7 +267,10 @@ pub fn issued() -> AnyView {
         };
         let token = visit.state.control.management_token(visit.actor()?, secret.id).await?;
         // What a token may only write has nothing to show.
-        let mut readable = token.permissions.iter().filter(|permission| permission.as_str().ends_with(":read"));
+        let mut readable = token
+            .permissions
+            .iter()
+            .filter(|permission| permission.as_str().ends_with(":read"));
         let path = match readable.next() {
             Some(Permission::ReportsRead) => "/api/v1/reports/monthly?by=model",
             Some(Permission::LedgerRead) => "/api/v1/adjustments",
