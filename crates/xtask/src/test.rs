@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything CI runs, in the order in which a mistake shows soonest.
 
 use std::io::{BufRead, BufReader};
+use std::num::NonZero;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -47,7 +48,10 @@ fn all(workspace: &Workspace, steps: &mut Steps, results: &mut Vec<String>) -> R
         let mut cargo = workspace.cargo();
         // Built as above, or all would be built again.
         check::linting(&mut cargo)
-            .args(["test", "--workspace"])
+            // All that fails is said, and not only what fails in the first program.
+            .args(["test", "--workspace", "--no-fail-fast"])
+            // Tests wait for processes, leases and answers more than they compute.
+            .env("RUST_TEST_THREADS", threads().to_string())
             .env("TOLLGATE_TEST_DATABASE_URL", server.cluster().url())
             .env("TOLLGATE_TEST_SERVER", workspace.server_path(false))
             .env("TOLLGATE_TEST_PYTHON", python)
@@ -56,6 +60,11 @@ fn all(workspace: &Workspace, steps: &mut Steps, results: &mut Vec<String>) -> R
             .env("TOLLGATE_SITE_DIR", site);
         run_tests(&mut cargo, results)
     })
+}
+
+/// How many tests run at once.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, NonZero::get) * 3 / 2
 }
 
 /// Shows what cargo says as it comes and keeps the lines with results.
