@@ -269,19 +269,7 @@ impl<F> Filled<F> {
             .hint
             .clone()
             .map(|hint| view! { <span class="hint">{hint}</span> });
-        let name = format!("{}[]", field.name);
-        let boxes = options
-            .into_iter()
-            .map(|(value, text)| {
-                let is_chosen = chosen.contains(&value);
-                view! {
-                    <label class="check">
-                        <input type="checkbox" name=name.clone() value=value checked=is_chosen />
-                        <span>{text}</span>
-                    </label>
-                }
-            })
-            .collect_view();
+        let boxes = check_list(field.name, chosen, options);
         let stored = self.stored.get(field.name).and_then(Value::as_array);
         let now = stored
             .map(|stored| stored.iter().filter_map(Value::as_str).collect::<Vec<_>>())
@@ -301,7 +289,7 @@ impl<F> Filled<F> {
                 {hint}
                 {error}
                 {now}
-                <div class="check-list">{boxes}</div>
+                {boxes}
             </div>
         }
         .into_any()
@@ -317,26 +305,14 @@ impl<F> Filled<F> {
         let error = self
             .error(field.name)
             .map(|message| view! { <span class="error">{message}</span> });
-        let name = format!("{}[]", field.name);
         let groups = groups
             .into_iter()
             .map(|(heading, options)| {
-                let boxes = options
-                    .into_iter()
-                    .map(|(value, text)| {
-                        let is_chosen = chosen.contains(&value);
-                        view! {
-                            <label class="check">
-                                <input type="checkbox" name=name.clone() value=value checked=is_chosen />
-                                <span>{text}</span>
-                            </label>
-                        }
-                    })
-                    .collect_view();
+                let boxes = check_list(field.name, chosen, options);
                 view! {
                     <div role="group" aria-label=heading>
                         <span class="hint">{heading}</span>
-                        <div class="check-list">{boxes}</div>
+                        {boxes}
                     </div>
                 }
             })
@@ -546,4 +522,22 @@ impl Field {
         self.placeholder = Some(example);
         self
     }
+}
+
+/// Boxes of one field, sent as `name[]`.
+fn check_list(name: &str, chosen: &[String], options: Vec<(String, String)>) -> AnyView {
+    let name = format!("{name}[]");
+    let boxes = options
+        .into_iter()
+        .map(|(value, text)| {
+            let is_chosen = chosen.contains(&value);
+            view! {
+                <label class="check">
+                    <input type="checkbox" name=name.clone() value=value checked=is_chosen />
+                    <span>{text}</span>
+                </label>
+            }
+        })
+        .collect_view();
+    view! { <div class="check-list">{boxes}</div> }.into_any()
 }
