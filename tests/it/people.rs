@@ -148,7 +148,7 @@ async fn changed(
 #[track_caller]
 fn assert_field<T: std::fmt::Debug>(field: &str, answer: Result<T, ControlError>) -> String {
     match answer {
-        Err(ControlError::Invalid(fields)) if fields[0].field == field => fields[0].message.clone(),
+        Err(ControlError::Invalid(fields)) if fields[0].field == field => fields[0].message.to_string(),
         other => panic!("{field} was not refused: {other:?}"),
     }
 }

@@ -9,6 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::language;
+
 /// A form that was refused, on its way back to the person who filled it in.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Draft {
@@ -152,7 +154,7 @@ impl<F> Filled<F> {
             values,
             errors: errors
                 .iter()
-                .map(|error| (error.field.to_string(), error.message.clone()))
+                .map(|error| (error.field.to_string(), language::text(&error.message)))
                 .collect(),
             is_draft: true,
             is_conflict: false,

@@ -6,6 +6,8 @@
 //! To add a page: a function in its noun's file under `pages/`, a route in [`app`], a place in [`shell`] if the
 //! navigation should lead there.
 
+#[macro_use]
+pub mod language;
 pub mod app;
 pub mod breakers;
 pub mod chart;
@@ -28,6 +30,7 @@ pub mod table;
 pub mod tables;
 pub mod user_agents;
 pub mod visit;
+pub mod words;
 
 pub use router::router;
 pub use state::AdminState;

@@ -14,6 +14,7 @@ use leptos_meta::Title;
 
 use crate::error::{PageError, RETRY_AFTER_SECONDS};
 use crate::format;
+use crate::language;
 use crate::pages::alerts;
 use crate::shell;
 use crate::visit::Visit;
@@ -162,25 +163,38 @@ where
         let Some(visit) = visit else {
             return failed(response.as_ref(), PageError::Internal);
         };
-        let shown = visit.clone();
-        let attention = attention(&visit).await;
-        match load(visit).await {
-            Ok(page) => {
-                let title = shell::full_title(&page.title);
-                let content = frame(&shown, page.content, attention);
-                view! {
-                    <Title text=title />
-                    {content}
-                }
-                .into_any()
-            }
-            Err(error) => {
-                let content = failed(response.as_ref(), error);
-                frame(&shown, content, attention)
-            }
-        }
+        // Leptos may poll this from another task than the one that answers the request.
+        language::scope(visit.language(), shown(visit, response, load, frame)).await
     })
     .into_any()
+}
+
+async fn shown<F>(
+    visit: Visit,
+    response: Option<ResponseOptions>,
+    load: impl FnOnce(Visit) -> F + Send,
+    frame: impl FnOnce(&Visit, AnyView, Attention) -> AnyView + Send,
+) -> AnyView
+where
+    F: Future<Output = Result<Page, PageError>> + Send,
+{
+    let shown = visit.clone();
+    let attention = attention(&visit).await;
+    match load(visit).await {
+        Ok(page) => {
+            let title = shell::full_title(&page.title);
+            let content = frame(&shown, page.content, attention);
+            view! {
+                <Title text=title />
+                {content}
+            }
+            .into_any()
+        }
+        Err(error) => {
+            let content = failed(response.as_ref(), error);
+            frame(&shown, content, attention)
+        }
+    }
 }
 
 fn failed(response: Option<&ResponseOptions>, error: PageError) -> AnyView {

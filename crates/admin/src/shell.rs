@@ -7,6 +7,7 @@ use leptos_axum::ResponseOptions;
 use leptos_meta::MetaTags;
 
 use crate::app::App;
+use crate::language;
 use crate::pages::account;
 use crate::protection;
 use crate::visit::Visitor;
@@ -23,7 +24,7 @@ pub fn shell(options: LeptosOptions) -> AnyView {
     }
     view! {
         <!DOCTYPE html>
-        <html lang="en">
+        <html lang=language::current().as_str()>
             <head>
                 {head()} <HydrationScripts options=options islands=true /> <MetaTags />
             </head>
@@ -39,7 +40,7 @@ pub fn shell(options: LeptosOptions) -> AnyView {
 pub fn bare_document(title: &str, content: AnyView) -> AnyView {
     view! {
         <!DOCTYPE html>
-        <html lang="en">
+        <html lang=language::current().as_str()>
             <head>{head()} <title>{full_title(title)}</title></head>
             <body>{door(content)}</body>
         </html>

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::error::PageError;
 use crate::form::Draft;
+use crate::language;
 use crate::session;
 use crate::visit::Visit;
 
@@ -160,7 +161,7 @@ where
         }
         Err(Refused::Fields(fields)) => fields
             .iter()
-            .map(|error| sentence(&error.message))
+            .map(|error| sentence(&language::text(&error.message)))
             .collect::<Vec<_>>()
             .join(" "),
         Err(Refused::Form(message)) => message,
@@ -203,7 +204,7 @@ async fn answer<F: Serialize>(
         Err(Refused::Fields(fields)) => {
             let errors = fields
                 .into_iter()
-                .map(|error| (error.field.into_owned(), sentence(&error.message)));
+                .map(|error| (error.field.into_owned(), sentence(&language::text(&error.message))));
             errors.collect()
         }
         Err(Refused::Form(message)) => vec![(String::new(), message)],

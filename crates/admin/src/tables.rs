@@ -66,6 +66,14 @@ pub fn plain<T>(heading: table::Column) -> Column<T> {
     }
 }
 
+/// How the rows of a list are spoken of.
+pub struct Named {
+    /// So many of them: `12 tenants`.
+    pub counted: fn(u64) -> String,
+    /// The label of the field that searches them.
+    pub find: &'static str,
+}
+
 /// A list as its address asks for it.
 pub struct Listing<T> {
     columns: Vec<Column<T>>,
@@ -182,16 +190,13 @@ impl<T> Listing<T> {
         &self.rows
     }
 
-    /// The search, the table and the way to other pages. `named` is what one and many of them are called.
-    pub fn view(&self, caption: impl Into<String>, named: (&str, &str), row: impl Fn(&T) -> AnyView) -> AnyView {
+    /// The search, the table and the way to other pages. `named` is how they are spoken of.
+    pub fn view(&self, caption: impl Into<String>, named: &Named, row: impl Fn(&T) -> AnyView) -> AnyView {
         let caption = caption.into();
         let headings: Vec<table::Column> = self.columns.iter().map(|column| self.heading(column)).collect();
         let listed = if self.rows.is_empty() {
             table::empty(
-                format!(
-                    "None of the {} matches.",
-                    format::counted(self.all as u64, named.0, named.1)
-                ),
+                t!("None of the {all} matches.", all = (named.counted)(self.all as u64)),
                 view! { <a class="button" href=self.wanted.path.clone()>"Show all"</a> }.into_any(),
             )
         } else {
@@ -214,7 +219,7 @@ impl<T> Listing<T> {
     }
 
     /// The field that searches, where there is enough to search in.
-    pub fn search(&self, named: (&str, &str)) -> AnyView {
+    pub fn search(&self, named: &Named) -> AnyView {
         if self.all < FIND_FROM && self.wanted.find.is_empty() {
             return ().into_any();
         }
@@ -232,7 +237,7 @@ impl<T> Listing<T> {
             .map(|(name, value)| view! { <input type="hidden" name=name value=value /> })
             .collect_view();
         let found = (!self.wanted.find.is_empty()).then(|| {
-            let all = format::counted(self.all as u64, named.0, named.1);
+            let all = (named.counted)(self.all as u64);
             let kept: Vec<(&str, &str)> = self
                 .wanted
                 .kept
@@ -242,13 +247,13 @@ impl<T> Listing<T> {
             let clear = address(&self.wanted.path, &kept);
             view! {
                 <a class="button" href=clear>"Clear"</a>
-                <span class="quiet" role="status">{format!("{} of {all}", format::count(self.found as u64))}</span>
+                <span class="quiet" role="status">{t!("{found} of {all}", found = format::count(self.found as u64), all)}</span>
             }
         });
         view! {
             <form class="filters" method="get" action=self.wanted.path.clone() role="search">
                 {hidden}
-                {form.text(Field::new("find", format!("Find among the {}", named.1)), &self.wanted.find)}
+                {form.text(Field::new("find", named.find), &self.wanted.find)}
                 <div class="actions">
                     <button class="button" type="submit">"Find"</button>
                     {found}

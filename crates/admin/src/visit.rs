@@ -12,8 +12,9 @@ use chrono::{DateTime, Utc};
 use control::Actor;
 use control::rows::Person;
 use domain::ids::{SessionId, TenantId};
+use domain::language::Language;
 use domain::people::Role;
-use http::{HeaderValue, Method, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use tower_sessions::Session;
@@ -21,6 +22,7 @@ use tower_sessions::Session;
 use crate::error::{self, PageError};
 use crate::form::Draft;
 use crate::format::Format;
+use crate::language;
 use crate::live::{Renewal, SeenBy};
 use crate::session::{self, Messages};
 use crate::state::AdminState;
@@ -125,6 +127,11 @@ impl Visit {
         self.arrival.uri.path()
     }
 
+    /// The language of the answer.
+    pub fn language(&self) -> Language {
+        self.arrival.language
+    }
+
     /// The first value of a field of the query, unless empty. A NUL character, which Postgres does not take, becomes
     /// U+FFFD, as in the ledger.
     pub fn query(&self, name: &str) -> Option<String> {
@@ -180,7 +187,7 @@ impl Visit {
 }
 
 /// Finds out who asks, sends strangers to the door, and turns failures into pages.
-pub async fn layer(State(state): State<AdminState>, session: Session, mut request: Request, next: Next) -> Response {
+pub async fn layer(State(state): State<AdminState>, session: Session, request: Request, next: Next) -> Response {
     let arrival = Arrival {
         uri: request.uri().clone(),
         method: request.method().clone(),
@@ -188,17 +195,24 @@ pub async fn layer(State(state): State<AdminState>, session: Session, mut reques
             .extensions()
             .get::<ConnectInfo<SocketAddr>>()
             .map(|ConnectInfo(address)| address.ip().to_string()),
+        language: accepted_language(request.headers()),
         is_renewal: request.extensions().get::<Renewal>().is_some(),
         user_agent: request.headers().get(header::USER_AGENT).map(|name| {
             let name = String::from_utf8_lossy(name.as_bytes());
             name.chars().take(USER_AGENT_CHARS_MAX).collect()
         }),
     };
-    let method = arrival.method.clone();
+    let accepted = arrival.language;
     let visit = match begin(state, session, arrival).await {
         Ok(visit) => visit,
-        Err(error) => return error::document(&error),
+        Err(error) => return language::sync_scope(accepted, || error::document(&error)),
     };
+    language::scope(visit.language(), answer(visit, request, next)).await
+}
+
+/// Lets the page or form answer, or the door.
+async fn answer(visit: Visit, mut request: Request, next: Next) -> Response {
+    let method = visit.arrival.method.clone();
     if visit.visitor.is_none() && !OPEN_PATHS.contains(&visit.path()) {
         return to_the_door(&visit, &method);
     }
@@ -237,6 +251,8 @@ pub struct Arrival {
     pub peer: Option<String>,
     /// What the program that asks calls itself; at most 256 characters of it.
     pub user_agent: Option<String>,
+    /// The language that its program asks for.
+    pub language: Language,
     /// An open page is rendered again.
     pub is_renewal: bool,
 }
@@ -285,6 +301,13 @@ fn to_the_door(visit: &Visit, method: &Method) -> Response {
         (true, address) => see_other(&format!("/sign-in?next={}", utf8_percent_encode(address, QUERY))),
         (false, _) => see_other("/sign-in?ended=1"),
     }
+}
+
+fn accepted_language(headers: &HeaderMap) -> Language {
+    let header = headers
+        .get(header::ACCEPT_LANGUAGE)
+        .and_then(|value| value.to_str().ok());
+    header.map(Language::accepted).unwrap_or_default()
 }
 
 fn is_read(method: &Method) -> bool {

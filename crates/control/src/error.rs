@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use domain::text::Text;
 use store::StoreError;
 
 use crate::live::LiveError;
@@ -12,12 +13,12 @@ pub struct FieldError {
     /// The field's name, as in the draft: `name`, `monthly_cost`, `routes.0.weight`.
     pub field: Cow<'static, str>,
     /// What to do about it.
-    pub message: String,
+    pub message: Text,
 }
 
 impl FieldError {
     /// One error.
-    pub fn new(field: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+    pub fn new(field: impl Into<Cow<'static, str>>, message: impl Into<Text>) -> Self {
         Self {
             field: field.into(),
             message: message.into(),
@@ -80,7 +81,7 @@ pub enum ControlError {
 
 impl ControlError {
     /// One field's error.
-    pub fn field(field: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+    pub fn field(field: impl Into<Cow<'static, str>>, message: impl Into<Text>) -> Self {
         Self::Invalid(vec![FieldError::new(field, message)])
     }
 

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use chrono::{DateTime, Datelike, LocalResult, NaiveDate, NaiveDateTime, TimeZone, Utc};
 use chrono_tz::Tz;
 use domain::money::Nanos;
+use domain::text::Text;
 
 use crate::{ControlError, FieldError};
 
@@ -28,12 +29,12 @@ pub struct Fields {
 
 impl Fields {
     /// Notes an error.
-    pub fn refuse(&mut self, field: impl Into<Cow<'static, str>>, message: impl Into<String>) {
+    pub fn refuse(&mut self, field: impl Into<Cow<'static, str>>, message: impl Into<Text>) {
         self.errors.push(FieldError::new(field, message));
     }
 
     /// Notes an error unless `holds`.
-    pub fn require(&mut self, holds: bool, field: impl Into<Cow<'static, str>>, message: &str) {
+    pub fn require(&mut self, holds: bool, field: impl Into<Cow<'static, str>>, message: impl Into<Text>) {
         if !holds {
             self.refuse(field, message);
         }

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{self, PageError};
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
+use crate::language;
 use crate::page::{self, Page, id_of_path};
 use crate::pages::reports;
 use crate::shell;
@@ -375,7 +376,7 @@ fn shown<T>(previewed: Option<Result<T, ControlError>>) -> Result<(Option<T>, Ve
         Some(Err(ControlError::Invalid(problems))) => {
             let said = problems
                 .into_iter()
-                .map(|problem| FieldError::new(problem.field, sentence(&problem.message)));
+                .map(|problem| FieldError::new(problem.field, sentence(&language::text(&problem.message))));
             Ok((None, said.collect()))
         }
         Some(Err(error)) => Err(error.into()),

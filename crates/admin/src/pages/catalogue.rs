@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
+use crate::language;
 use crate::page::{self, Page};
 use crate::shell;
 use crate::submit::{Done, Refused, submit};
@@ -441,7 +442,7 @@ pub async fn load_catalogue(#[server(flatten)] form: CatalogueForm) -> Result<()
 fn on_top(error: ControlError) -> Refused {
     match error {
         ControlError::Invalid(errors) if errors.iter().all(|error| !FIELDS.contains(&error.field.as_ref())) => {
-            let told: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
+            let told: Vec<String> = errors.iter().map(|error| language::text(&error.message)).collect();
             Refused::Form(format!("Nothing was loaded: {}.", told.join("; ")))
         }
         error => error.into(),

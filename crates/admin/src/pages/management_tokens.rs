@@ -18,7 +18,7 @@ use crate::session;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, words};
-use crate::tables::{Column, Listing, by, by_text, plain};
+use crate::tables::{Column, Listing, Named, by, by_text, plain};
 use crate::visit::Visit;
 use admin_islands::copy_button::CopyButton;
 
@@ -49,9 +49,14 @@ pub fn list() -> AnyView {
                     token.created_by
                 )
             })?;
-            listing.view("Programs that may use the JSON API.", ("token", "tokens"), |token| {
-                row(token, &visit.format, now)
-            })
+            listing.view(
+                "Programs that may use the JSON API.",
+                &Named {
+                    counted: |n| tn!(n, "{n} token", "{n} tokens"),
+                    find: t!("Find among the tokens"),
+                },
+                |token| row(token, &visit.format, now),
+            )
         };
         let content = view! {
             {shell::page_head(

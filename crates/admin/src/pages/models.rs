@@ -21,7 +21,7 @@ use crate::pages::{audit, catalogue, estimates, limits};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, facts, figures, words};
-use crate::tables::{Column, Listing, by, by_text};
+use crate::tables::{Column, Listing, Named, by, by_text};
 use crate::visit::{Visit, address};
 
 /// Empty rows for routes that a form offers beside the filled ones.
@@ -57,7 +57,10 @@ pub fn list() -> AnyView {
             })?;
             listing.view(
                 format!("Prices are in {} per million tokens.", visit.format.currency()),
-                ("model", "models"),
+                &Named {
+                    counted: |n| tn!(n, "{n} model", "{n} models"),
+                    find: t!("Find among the models"),
+                },
                 |model| row(model, &visit.format),
             )
         };

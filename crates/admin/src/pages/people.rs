@@ -22,7 +22,7 @@ use crate::session;
 use crate::shell;
 use crate::submit::{Done, Refused, submit};
 use crate::table::{Tone, badge, words};
-use crate::tables::{Column, Listing, by, by_text};
+use crate::tables::{Column, Listing, Named, by, by_text};
 use crate::visit::{Visit, Visitor, address};
 
 /// Everybody whom the visitor may see.
@@ -39,7 +39,7 @@ pub fn list() -> AnyView {
         })?;
         let content = view! {
             {shell::page_head("People", "Who may sign in to this console, and what they may do.", invite.into_any())}
-            {listing.view(format!("Times in {} time.", visit.format.zone()), ("person", "people"), |person| {
+            {listing.view(format!("Times in {} time.", visit.format.zone()), &Named { counted: |n| tn!(n, "{n} person", "{n} people"), find: t!("Find among the people") }, |person| {
                 row(person, &visit)
             })}
         };

@@ -21,7 +21,7 @@ use crate::pages::{audit, limits};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, facts, figures, words};
-use crate::tables::{Column, Listing, by, by_text};
+use crate::tables::{Column, Listing, Named, by, by_text};
 use crate::visit::Visit;
 
 /// Every plan with how many tenants are on it.
@@ -46,7 +46,10 @@ pub fn list() -> AnyView {
             let listing = Listing::new(&visit, columns(), plans, &[], |row| row.plan.name.clone())?;
             listing.view(
                 "What a tenant sets for itself replaces its plan's, limit by limit.",
-                ("plan", "plans"),
+                &Named {
+                    counted: |n| tn!(n, "{n} plan", "{n} plans"),
+                    find: t!("Find among the plans"),
+                },
                 |plan| row(plan, &visit.format),
             )
         };

@@ -9,7 +9,7 @@ use crate::page::{self, Page};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press};
 use crate::table::{self, Tone, badge, facts};
-use crate::tables::{Column, Listing, by, by_text};
+use crate::tables::{Column, Listing, Named, by, by_text};
 use crate::visit::{Visit, Visitor};
 
 /// Where it is.
@@ -55,7 +55,7 @@ pub fn view() -> AnyView {
                 view! { <a class="button" href="/status">"Status"</a> }.into_any(),
             )}
             {is_cut.then(|| view! { <p>{format!("Only {QUARANTINED_MAX} are shown.")}</p> })}
-            {listing.search(("record", "records"))}
+            {listing.search(&Named { counted: |n| tn!(n, "{n} record", "{n} records"), find: t!("Find among the records") })}
             {listing.orders()}
             {waiting}
             {done}

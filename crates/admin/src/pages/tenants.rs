@@ -26,7 +26,7 @@ use crate::pages::{audit, budget_events, limits};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, facts, figures, words};
-use crate::tables::{Column, Listing, by, by_text};
+use crate::tables::{Column, Listing, Named, by, by_text};
 use crate::visit::{Visit, Visitor};
 
 /// Every tenant with what it has spent this month.
@@ -55,9 +55,14 @@ pub fn list() -> AnyView {
                 let plan = tenant.row.plan_name.as_deref().unwrap_or_default();
                 format!("{} {plan} {}", tenant.row.tenant.name, tenant.row.tenant.id)
             })?;
-            listing.view(caption, ("tenant", "tenants"), |tenant| {
-                row(tenant, visit.now(), &visit.format)
-            })
+            listing.view(
+                caption,
+                &Named {
+                    counted: |n| tn!(n, "{n} tenant", "{n} tenants"),
+                    find: t!("Find among the tenants"),
+                },
+                |tenant| row(tenant, visit.now(), &visit.format),
+            )
         };
         let content = view! {
             {shell::page_head(if visitor.is_manager() { "My tenant" } else { "Tenants" }, "Who uses the gateway, and how much they may spend.", head.into_any())}

@@ -20,7 +20,7 @@ use crate::pages::audit;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, submit};
 use crate::table::{self, Tone, badge, facts, words};
-use crate::tables::{Column, Listing, by, by_text};
+use crate::tables::{Column, Listing, Named, by, by_text};
 use crate::visit::{Visit, address};
 
 /// Every upstream.
@@ -46,9 +46,14 @@ pub fn list() -> AnyView {
             let listing = Listing::new(&visit, columns(), upstreams, &[], |upstream| {
                 format!("{} {}", upstream.name, upstream.base_url)
             })?;
-            listing.view("Provider endpoints.", ("upstream", "upstreams"), |upstream| {
-                row(upstream, &seen, live, &visit.format)
-            })
+            listing.view(
+                "Provider endpoints.",
+                &Named {
+                    counted: |n| tn!(n, "{n} upstream", "{n} upstreams"),
+                    find: t!("Find among the upstreams"),
+                },
+                |upstream| row(upstream, &seen, live, &visit.format),
+            )
         };
         let content = view! {
             {shell::page_head("Upstreams", "Where requests go: providers' endpoints and the credentials for them.", head.into_any())}

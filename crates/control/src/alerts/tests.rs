@@ -6,7 +6,7 @@ fn problem(text: &str) -> Option<String> {
     let mut fields = Fields::default();
     check_url(&mut fields, text);
     let error = fields.check().err()?;
-    Some(error.fields()[0].message.clone())
+    Some(error.fields()[0].message.to_string())
 }
 
 #[test]

@@ -161,7 +161,7 @@ impl IntoResponse for Problem {
             "detail": self.detail,
         });
         if !self.errors.is_empty() {
-            let error = |error: &FieldError| json!({ "field": error.field, "message": error.message });
+            let error = |error: &FieldError| json!({ "field": error.field, "message": error.message.to_string() });
             body["errors"] = self.errors.iter().map(error).collect();
         }
         if let Some(existing) = self.existing {

@@ -148,7 +148,7 @@ fn refused(schema: &str, body: &Value) -> BTreeMap<String, String> {
         Err(problem) => problem
             .errors()
             .iter()
-            .map(|error| (error.field.to_string(), error.message.clone()))
+            .map(|error| (error.field.to_string(), error.message.to_string()))
             .collect(),
     }
 }

@@ -7,7 +7,7 @@ fn refusal(password: &str) -> Option<String> {
     check_new(&mut fields, password, "ada@example.com");
     let error = fields.check().err()?;
     assert_eq!(error.fields()[0].field, "password");
-    Some(error.fields()[0].message.clone())
+    Some(error.fields()[0].message.to_string())
 }
 
 #[test]

@@ -5,7 +5,7 @@ fn address(text: &str) -> Result<String, String> {
     let url = check_base_url(&mut fields, text);
     match fields.check() {
         Ok(()) => Ok(url),
-        Err(error) => Err(error.fields()[0].message.clone()),
+        Err(error) => Err(error.fields()[0].message.to_string()),
     }
 }
 

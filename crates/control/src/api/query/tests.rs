@@ -12,7 +12,7 @@ fn refused(query: &str) -> Vec<(String, String)> {
     };
     errors
         .into_iter()
-        .map(|error| (error.field.into_owned(), error.message))
+        .map(|error| (error.field.into_owned(), error.message.to_string()))
         .collect()
 }
 
