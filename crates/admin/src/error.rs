@@ -48,40 +48,44 @@ impl PageError {
     /// What it is, in a line.
     pub fn title(self) -> &'static str {
         match self {
-            Self::NotFound => "Nothing here",
-            Self::Forbidden => "Not for your account",
-            Self::Unavailable => "The database cannot be reached",
-            Self::ForeignOrigin => "This form was not sent from the console",
-            Self::TooLarge => "That was too much at once",
-            Self::Malformed => "This request cannot be understood",
-            Self::TooSlow => "This looks through too much",
-            Self::Internal => "Something went wrong here",
+            Self::NotFound => t!("Nothing here"),
+            Self::Forbidden => t!("Not for your account"),
+            Self::Unavailable => t!("The database cannot be reached"),
+            Self::ForeignOrigin => t!("This form was not sent from the console"),
+            Self::TooLarge => t!("That was too much at once"),
+            Self::Malformed => t!("This request cannot be understood"),
+            Self::TooSlow => t!("This looks through too much"),
+            Self::Internal => t!("Something went wrong here"),
         }
     }
 
     /// What to do about it.
     pub fn advice(self) -> &'static str {
         match self {
-            Self::NotFound => "The address may be mistyped, or what it named is gone. Start again from the overview.",
-            Self::Forbidden => "Your role does not include this. If you need it, ask an operator to change your role.",
-            Self::Unavailable => {
+            Self::NotFound => {
+                t!("The address may be mistyped, or what it named is gone. Start again from the overview.")
+            }
+            Self::Forbidden => {
+                t!("Your role does not include this. If you need it, ask an operator to change your role.")
+            }
+            Self::Unavailable => t!(
                 "Nothing was changed. Requests through the gateway go on, and their ledger entries are kept until the \
                  database is back. Wait a moment, then load this page again."
-            }
-            Self::ForeignOrigin => {
+            ),
+            Self::ForeignOrigin => t!(
                 "Nothing was changed. Open the console in this browser, and send the form from there. Behind a reverse \
                  proxy, let it pass the Host header on unchanged."
-            }
-            Self::TooLarge => "Nothing was changed. Go back and send less text.",
-            Self::TooSlow => {
+            ),
+            Self::TooLarge => t!("Nothing was changed. Go back and send less text."),
+            Self::TooSlow => t!(
                 "It took too long and was given up. Go back and ask for less: a shorter time, one tenant, one key, or a \
                  request by its id."
-            }
-            Self::Malformed => "Nothing was changed. Go back, load the page again, and repeat what you did.",
-            Self::Internal => {
+            ),
+            Self::Malformed => t!("Nothing was changed. Go back, load the page again, and repeat what you did."),
+            Self::Internal => t!(
                 "The reason is in the server's log. Load the page again; if this stays, tell an operator the time at \
                  which it happened."
-            }
+            ),
         }
     }
 
@@ -90,12 +94,12 @@ impl PageError {
         let status = self.status().as_u16();
         view! {
             <section class="card" role="alert">
-                <p class="quiet">{format!("Error {status}")}</p>
+                <p class="quiet">{t!("Error {status}", status)}</p>
                 <h1>{self.title()}</h1>
                 <p>{self.advice()}</p>
                 <p class="actions">
                     <a class="button" href="/">
-                        "Go to the overview"
+                        {t!("Go to the overview")}
                     </a>
                 </p>
             </section>

@@ -195,15 +195,15 @@ impl<F> Filled<F> {
         }
         let message = self
             .error("")
-            .unwrap_or_else(|| "Nothing was saved yet: one of the fields below needs another look.".to_owned());
+            .unwrap_or_else(|| t!("Nothing was saved yet: one of the fields below needs another look.").to_owned());
         view! { <p class="notice notice-bad" role="alert">{message}</p> }.into_any()
     }
 
     /// A field of one line.
     pub fn text(&self, field: Field, value: &str) -> AnyView {
         let now = self.now(field.name, value).map(|stored| match stored.as_str() {
-            "" => "Now: empty".to_owned(),
-            stored => format!("Now: {stored}"),
+            "" => t!("Now: empty").to_owned(),
+            stored => t!("Now: {stored}", stored),
         });
         let value = value.to_owned();
         self.framed(field, now, |field, described_by, is_invalid| {
@@ -232,7 +232,7 @@ impl<F> Filled<F> {
     pub fn select(&self, field: Field, value: &str, options: Vec<(String, String)>) -> AnyView {
         let now = self.now(field.name, value).map(|stored| {
             let text = options.iter().find(|(value, _)| *value == stored).map(|(_, text)| text);
-            format!("Now: {}", text.unwrap_or(&stored))
+            t!("Now: {stored}", stored = text.unwrap_or(&stored))
         });
         let chosen = value.to_owned();
         self.framed(field, now, |field, described_by, is_invalid| {
@@ -277,8 +277,8 @@ impl<F> Filled<F> {
             .map(|stored| stored.iter().filter_map(Value::as_str).collect::<Vec<_>>())
             .filter(|stored| *stored != chosen)
             .map(|stored| match stored.as_slice() {
-                [] => "Now: none".to_owned(),
-                stored => format!("Now: {}", stored.join(", ")),
+                [] => t!("Now: none").to_owned(),
+                stored => t!("Now: {stored}", stored = stored.join(", ")),
             })
             .map(|now| view! { <span class="now">{now}</span> });
         let label_id = format!("{}-label", field.name);
@@ -349,7 +349,13 @@ impl<F> Filled<F> {
         let error = error.map(|message| view! { <span class="error" id=error_id>{message}</span> });
         let now = self
             .now(field.name, if is_checked { "on" } else { "" })
-            .map(|stored| if stored.is_empty() { "Now: no" } else { "Now: yes" })
+            .map(|stored| {
+                if stored.is_empty() {
+                    t!("Now: no")
+                } else {
+                    t!("Now: yes")
+                }
+            })
             .map(|now| view! { <span class="now">{now}</span> });
         let hint = field
             .hint

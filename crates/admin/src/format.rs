@@ -13,9 +13,6 @@ const SMALL_NANOS: i64 = 1_000_000_000;
 /// Digits after the point of small amounts.
 const SMALL_PLACES: u32 = 6;
 
-/// A price of zero.
-const FREE: &str = "free";
-
 /// The installation's ways of writing: its billing currency and its billing time zone.
 #[derive(Clone, Debug)]
 pub struct Format {
@@ -69,7 +66,7 @@ impl Format {
     /// A price per million tokens. One of zero is not written like a figure, or it would look like a missing one.
     pub fn rate(&self, nanos_per_mtok: i64) -> String {
         if nanos_per_mtok == 0 {
-            return FREE.to_owned();
+            return t!("free", in "a price").to_owned();
         }
         self.exact(Nanos(nanos_per_mtok))
     }
@@ -77,36 +74,39 @@ impl Format {
     /// A price per million tokens without the currency, for tables whose caption names it.
     pub fn bare_rate(&self, nanos_per_mtok: i64) -> String {
         if nanos_per_mtok == 0 {
-            return FREE.to_owned();
+            return t!("free", in "a price").to_owned();
         }
         grouped(&Nanos(nanos_per_mtok).to_string())
     }
 
     /// An instant to the second without its zone, for tables whose caption names it: `29 Nov 2026, 14:03:22`.
     pub fn bare_time(&self, at: DateTime<Utc>) -> String {
-        at.with_timezone(&self.zone).format("%-d %b %Y, %H:%M:%S").to_string()
+        self.written(at, t!("%-d %b %Y, %H:%M:%S"))
     }
 
     /// An instant to the second, with its zone: `29 Nov 2026, 14:03:22 CET`.
     pub fn time(&self, at: DateTime<Utc>) -> String {
-        at.with_timezone(&self.zone)
-            .format("%-d %b %Y, %H:%M:%S %Z")
-            .to_string()
+        self.written(at, t!("%-d %b %Y, %H:%M:%S %Z"))
     }
 
     /// An instant to the minute, with its zone.
     pub fn minute(&self, at: DateTime<Utc>) -> String {
-        at.with_timezone(&self.zone).format("%-d %b %Y, %H:%M %Z").to_string()
+        self.written(at, t!("%-d %b %Y, %H:%M %Z"))
     }
 
     /// An instant to the minute without its zone, for tables whose caption names it.
     pub fn bare_minute(&self, at: DateTime<Utc>) -> String {
-        at.with_timezone(&self.zone).format("%-d %b %Y, %H:%M").to_string()
+        self.written(at, t!("%-d %b %Y, %H:%M"))
     }
 
     /// The value of a `datetime-local` field.
     pub fn field_time(&self, at: DateTime<Utc>) -> String {
         at.with_timezone(&self.zone).format("%Y-%m-%dT%H:%M").to_string()
+    }
+
+    /// The instant in the billing zone, by a pattern of chrono's.
+    fn written(&self, at: DateTime<Utc>, pattern: &str) -> String {
+        at.with_timezone(&self.zone).format(pattern).to_string()
     }
 
     fn with_currency(&self, decimal: &str) -> String {
@@ -135,11 +135,15 @@ pub fn duration_ms(milliseconds: i64) -> String {
     match milliseconds {
         ..1_000 => format!("{milliseconds} ms"),
         1_000..60_000 => format!("{}.{} s", milliseconds / 1_000, milliseconds % 1_000 / 100),
-        60_000..3_600_000 => format!("{} min {} s", milliseconds / 60_000, milliseconds % 60_000 / 1_000),
-        3_600_000.. => format!(
-            "{} h {} min",
-            milliseconds / 3_600_000,
-            milliseconds % 3_600_000 / 60_000
+        60_000..3_600_000 => t!(
+            "{minutes} min {seconds} s",
+            minutes = milliseconds / 60_000,
+            seconds = milliseconds % 60_000 / 1_000
+        ),
+        3_600_000.. => t!(
+            "{hours} h {minutes} min",
+            hours = milliseconds / 3_600_000,
+            minutes = milliseconds % 3_600_000 / 60_000
         ),
     }
 }
@@ -171,25 +175,25 @@ pub fn share(part: u64, whole: u64) -> String {
     }
     let percent = (u128::from(part) * 200 / u128::from(whole)).div_ceil(2);
     match percent {
-        0 if part > 0 => "under 1 %".to_owned(),
-        100 if part < whole => "over 99 %".to_owned(),
+        0 if part > 0 => t!("under 1 %").to_owned(),
+        100 if part < whole => t!("over 99 %").to_owned(),
         _ => format!("{percent} %"),
     }
 }
 
 /// A month in words: `November 2026`.
 pub fn month_name(month: Month) -> String {
-    month.first_day().format("%B %Y").to_string()
+    month.first_day().format(t!("%B %Y")).to_string()
 }
 
 /// A day with its year: `29 Nov 2026`.
 pub fn date(day: NaiveDate) -> String {
-    day.format("%-d %b %Y").to_string()
+    day.format(t!("%-d %b %Y")).to_string()
 }
 
 /// A day: `29 Nov`.
 pub fn day(day: NaiveDate) -> String {
-    day.format("%-d %b").to_string()
+    day.format(t!("%-d %b")).to_string()
 }
 
 /// A word of the code, as people read it: `rate_limit_exceeded` becomes `rate limit exceeded`.

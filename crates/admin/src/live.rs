@@ -80,18 +80,17 @@ pub fn region(name: &'static str, content: AnyView) -> AnyView {
 
 /// Begins the stream, says how it stands and lets the reader pause it.
 pub fn figures() -> AnyView {
-    let texts = |text: &str| text.to_owned();
     view! {
         <LiveFigures
-            stream=texts(PATH)
-            live=texts("Live")
-            paused=texts("Paused")
-            late=texts("The server is busy; trying again")
-            lost=texts("Connection lost; trying again")
-            ended=texts("Signed out; reload the page")
-            closed=texts("No longer to be seen; reload the page")
-            pause=texts("Pause")
-            resume=texts("Resume")
+            stream=PATH.to_owned()
+            live=t!("Live").to_owned()
+            paused=t!("Paused").to_owned()
+            late=t!("The server is busy; trying again").to_owned()
+            lost=t!("Connection lost; trying again").to_owned()
+            ended=t!("Signed out; reload the page").to_owned()
+            closed=t!("No longer to be seen; reload the page").to_owned()
+            pause=t!("Pause").to_owned()
+            resume=t!("Resume").to_owned()
         />
     }
     .into_any()

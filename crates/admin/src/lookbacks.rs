@@ -34,15 +34,15 @@ pub fn links(path: &str, offered: [Lookback; 3], lookback: Lookback, fields: &[(
             view! { <a class="button" href=href aria-current=current>{name(other)}</a> }
         })
         .collect_view();
-    view! { <nav class="actions" aria-label="How far back">{links}</nav> }.into_any()
+    view! { <nav class="actions" aria-label=t!("How far back")>{links}</nav> }.into_any()
 }
 
 /// What the sums cover, in a sentence; they are kept by 15 minutes.
 pub fn covered(span: Span, complete_until: chrono::DateTime<chrono::Utc>, format: &Format) -> AnyView {
-    let text = format!(
-        "From {}, complete up to {}.",
-        format.minute(span.start),
-        format.time(complete_until)
+    let text = t!(
+        "From {start}, complete up to {end}.",
+        start = format.minute(span.start),
+        end = format.time(complete_until)
     );
     view! { <p class="quiet">{text}</p> }.into_any()
 }
@@ -50,10 +50,10 @@ pub fn covered(span: Span, complete_until: chrono::DateTime<chrono::Utc>, format
 /// How a distance is called.
 pub fn name(lookback: Lookback) -> &'static str {
     match lookback {
-        Lookback::Hour => "Last hour",
-        Lookback::Day => "Last 24 hours",
-        Lookback::Week => "Last 7 days",
-        Lookback::ThirtyDays => "Last 30 days",
-        Lookback::Month => "This month",
+        Lookback::Hour => t!("Last hour"),
+        Lookback::Day => t!("Last 24 hours"),
+        Lookback::Week => t!("Last 7 days"),
+        Lookback::ThirtyDays => t!("Last 30 days"),
+        Lookback::Month => t!("This month"),
     }
 }

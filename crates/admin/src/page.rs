@@ -13,7 +13,6 @@ use leptos_axum::ResponseOptions;
 use leptos_meta::Title;
 
 use crate::error::{PageError, RETRY_AFTER_SECONDS};
-use crate::format;
 use crate::language;
 use crate::pages::alerts;
 use crate::shell;
@@ -107,11 +106,8 @@ fn notice_of(attention: Attention) -> AnyView {
         return ().into_any();
     }
     let count = match alerts.len() {
-        0 => "Degraded. ".to_owned(),
-        count => format!(
-            "{}. ",
-            format::counted(count as u64, "alert is open", "alerts are open")
-        ),
+        0 => t!("Degraded.").to_owned(),
+        count => tn!(count as u64, "{n} alert is open.", "{n} alerts are open."),
     };
     let class = if alerts.iter().any(|alert| alert.kind.severity() == Severity::Critical) {
         "notice notice-bad"
@@ -123,11 +119,16 @@ fn notice_of(attention: Attention) -> AnyView {
         .map(|alert| (alert.instance, alert.message))
         .chain(degraded)
         .take(TROUBLES_MAX)
-        .map(|(instance, text)| view! { <li><strong>{instance}</strong> ": " {text}</li> })
+        .map(|(instance, text)| view! { <li><strong>{instance}</strong> ": " <span lang="en">{text}</span></li> })
         .collect_view();
+    let advice = tv!(
+        "{alerts} say what to do; {status} has the whole picture.",
+        alerts = view! { <a href=alerts::ADDRESS>{t!("Alerts")}</a> },
+        status = view! { <a href="/status">{t!("status")}</a> },
+    );
     view! {
-        <aside class=class aria-label="What needs attention">
-            <p>{count} <a href=alerts::ADDRESS>"Alerts"</a> " say what to do; " <a href="/status">"status"</a> " has the whole picture."</p>
+        <aside class=class aria-label=t!("What needs attention")>
+            <p>{count} " " {advice}</p>
             <ul>{listed}</ul>
         </aside>
     }

@@ -11,6 +11,7 @@ use crate::language;
 use crate::pages::account;
 use crate::protection;
 use crate::visit::Visitor;
+use crate::words;
 
 /// The product's name, at the end of every title.
 const NAME: &str = "Tollgate";
@@ -94,21 +95,21 @@ pub fn frame(visitor: &Visitor, path: &str, open_alerts: usize, content: AnyView
         .collect_view();
     view! {
         <a class="skip-link" href="#content">
-            "Skip to the content"
+            {t!("Skip to the content")}
         </a>
         <div class="shell">
             <header class="side">
-                {brand()} <nav aria-label="Console">
+                {brand()} <nav aria-label=t!("Console")>
                     <ul class="nav-list">{items}</ul>
                 </nav> <div class="who">
                     <p>
-                        <a href=account::PATH aria-current=(path == account::PATH).then_some("page") title="Your account">
+                        <a href=account::PATH aria-current=(path == account::PATH).then_some("page") title=t!("Your account")>
                             {visitor.name.clone()}
-                        </a> <br /> <small>{visitor.role.as_str()}</small>
+                        </a> <br /> <small>{words::role(visitor.role)}</small>
                     </p>
                     <form method="post" action="/console/sign-out">
                         <button class="button" type="submit">
-                            "Sign out"
+                            {t!("Sign out")}
                         </button>
                     </form>
                 </div>
@@ -124,7 +125,7 @@ pub fn frame(visitor: &Visitor, path: &str, open_alerts: usize, content: AnyView
 /// How many things wait at a place, for those who see only a word of it.
 fn count_at(place: Place, open_alerts: usize) -> Option<AnyView> {
     (place == Place::Alerts && open_alerts > 0).then(|| {
-        view! { <span class="badge badge-bad">{open_alerts} <span class="visually-hidden">" open"</span></span> }
+        view! { <span class="badge badge-bad">{open_alerts} <span class="visually-hidden">{t!(" open", in "alerts")}</span></span> }
             .into_any()
     })
 }
@@ -237,32 +238,32 @@ impl Place {
 
     fn label(self, visitor: &Visitor) -> &'static str {
         match self {
-            Self::Overview if visitor.is_member() => "My usage",
-            Self::Overview => "Overview",
-            Self::QuotaTree if visitor.is_member() => "My limits",
-            Self::QuotaTree => "Quota tree",
-            Self::Explain => "Explain",
-            Self::Tenants if visitor.is_manager() => "My tenant",
-            Self::Tenants => "Tenants",
-            Self::Plans => "Plans",
-            Self::Keys if visitor.is_member() => "My keys",
-            Self::Keys => "Keys",
-            Self::Models => "Models and prices",
-            Self::Upstreams => "Upstreams",
-            Self::Priorities => "Priorities",
-            Self::Rehearsal => "Rehearsal",
-            Self::Queue if visitor.is_member() => "My jobs",
-            Self::Queue if visitor.is_manager() => "Jobs",
-            Self::Queue => "Queue and jobs",
-            Self::Ledger if visitor.is_member() => "My requests",
-            Self::Ledger => "Ledger",
-            Self::Reports => "Reports",
-            Self::People => "People",
-            Self::Connect => "How to connect",
-            Self::Alerts => "Alerts",
-            Self::Audit => "Audit log",
-            Self::Settings => "Settings",
-            Self::Status => "Status",
+            Self::Overview if visitor.is_member() => t!("My usage"),
+            Self::Overview => t!("Overview"),
+            Self::QuotaTree if visitor.is_member() => t!("My limits"),
+            Self::QuotaTree => t!("Quota tree"),
+            Self::Explain => t!("Explain"),
+            Self::Tenants if visitor.is_manager() => t!("My tenant"),
+            Self::Tenants => t!("Tenants"),
+            Self::Plans => t!("Plans"),
+            Self::Keys if visitor.is_member() => t!("My keys"),
+            Self::Keys => t!("Keys"),
+            Self::Models => t!("Models and prices"),
+            Self::Upstreams => t!("Upstreams"),
+            Self::Priorities => t!("Priorities"),
+            Self::Rehearsal => t!("Rehearsal"),
+            Self::Queue if visitor.is_member() => t!("My jobs"),
+            Self::Queue if visitor.is_manager() => t!("Jobs"),
+            Self::Queue => t!("Queue and jobs"),
+            Self::Ledger if visitor.is_member() => t!("My requests"),
+            Self::Ledger => t!("Ledger"),
+            Self::Reports => t!("Reports"),
+            Self::People => t!("People"),
+            Self::Connect => t!("How to connect"),
+            Self::Alerts => t!("Alerts"),
+            Self::Audit => t!("Audit log"),
+            Self::Settings => t!("Settings"),
+            Self::Status => t!("Status"),
         }
     }
 

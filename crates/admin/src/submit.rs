@@ -20,8 +20,13 @@ use crate::session;
 use crate::visit::Visit;
 
 /// What an editor is told whose form was overtaken.
-const CONFLICT: &str = "Somebody else changed this while you were editing, so nothing was saved. Below is what you \
-                        entered, and what is stored now where that is another value; save again to replace it.";
+fn conflict() -> String {
+    let told = t!(
+        "Somebody else changed this while you were editing, so nothing was saved. Below is what you entered, and what is \
+         stored now where that is another value; save again to replace it."
+    );
+    told.to_owned()
+}
 
 /// A form that was dealt with.
 pub struct Done {
@@ -99,10 +104,10 @@ impl From<ControlError> for Refused {
             ControlError::Invalid(fields) => Self::Fields(fields),
             ControlError::Conflict { .. } | ControlError::Exists { .. } => Self::Conflict,
             ControlError::LinkEnded => {
-                Self::Form("This link has been used or has ended. Ask an operator for another one.".to_owned())
+                Self::Form(t!("This link has been used or has ended. Ask an operator for another one.").to_owned())
             }
             ControlError::Busy => {
-                Self::Form("Many people are signing in at this moment. Try again in a few seconds.".to_owned())
+                Self::Form(t!("Many people are signing in at this moment. Try again in a few seconds.").to_owned())
             }
             error => Self::Page(error.into()),
         }
@@ -170,7 +175,7 @@ where
             return Ok(());
         }
         Err(Refused::Conflict) => {
-            "Somebody else changed this meanwhile, so nothing was done. Look at it again first.".to_owned()
+            t!("Somebody else changed this meanwhile, so nothing was done. Look at it again first.").to_owned()
         }
     };
     match session::keep_problem(&visit.session, problem).await {
@@ -210,7 +215,7 @@ async fn answer<F: Serialize>(
         Err(Refused::Form(message)) => vec![(String::new(), message)],
         Err(Refused::Conflict) => {
             is_conflict = true;
-            vec![(String::new(), CONFLICT.to_owned())]
+            vec![(String::new(), conflict())]
         }
         Err(Refused::Unconfirmed) => {
             is_preview = true;

@@ -192,6 +192,6 @@ pub fn meter(percent: i64, label: &str) -> AnyView {
         80..100 => "meter meter-warning",
         100.. => "meter meter-bad",
     };
-    let label = format!("{label}: {percent} % used");
+    let label = t!("{label}: {percent} % used", label, percent);
     view! { <progress class=class max="100" value=percent.clamp(0, 100) aria-label=label></progress> }.into_any()
 }

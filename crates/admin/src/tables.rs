@@ -197,7 +197,7 @@ impl<T> Listing<T> {
         let listed = if self.rows.is_empty() {
             table::empty(
                 t!("None of the {all} matches.", all = (named.counted)(self.all as u64)),
-                view! { <a class="button" href=self.wanted.path.clone()>"Show all"</a> }.into_any(),
+                view! { <a class="button" href=self.wanted.path.clone()>{t!("Show all")}</a> }.into_any(),
             )
         } else {
             table::table(caption, &headings, self.rows.iter().map(row).collect())
@@ -246,7 +246,7 @@ impl<T> Listing<T> {
                 .collect();
             let clear = address(&self.wanted.path, &kept);
             view! {
-                <a class="button" href=clear>"Clear"</a>
+                <a class="button" href=clear>{t!("Clear")}</a>
                 <span class="quiet" role="status">{t!("{found} of {all}", found = format::count(self.found as u64), all)}</span>
             }
         });
@@ -255,7 +255,7 @@ impl<T> Listing<T> {
                 {hidden}
                 {form.text(Field::new("find", named.find), &self.wanted.find)}
                 <div class="actions">
-                    <button class="button" type="submit">"Find"</button>
+                    <button class="button" type="submit">{t!("Find")}</button>
                     {found}
                 </div>
             </form>
@@ -280,15 +280,15 @@ impl<T> Listing<T> {
                 };
                 let mark = match (is_current, self.wanted.direction) {
                     (false, _) => "",
-                    (true, Direction::Ascending) => ", ascending",
-                    (true, Direction::Descending) => ", descending",
+                    (true, Direction::Ascending) => t!(", ascending"),
+                    (true, Direction::Descending) => t!(", descending"),
                 };
                 let href = self.wanted.address(Some(word), next, 1);
                 let text = format!("{}{mark}", column.heading.title());
                 Some(view! { <a class="button" href=href aria-current=is_current.then_some("true")>{text}</a> })
             })
             .collect_view();
-        view! { <nav class="actions" aria-label="Order"><span class="quiet">"Order by"</span> {links}</nav> }.into_any()
+        view! { <nav class="actions" aria-label=t!("Order", in "of rows")><span class="quiet">{t!("Order by")}</span> {links}</nav> }.into_any()
     }
 
     /// The way to other pages, where there are any.
@@ -299,13 +299,13 @@ impl<T> Listing<T> {
         }
         let to = |page: usize| wanted.address(wanted.sort, wanted.direction, page);
         let earlier = (wanted.page > 1)
-            .then(|| view! { <a class="button" href=to(wanted.page - 1) rel="prev">"Previous page"</a> });
+            .then(|| view! { <a class="button" href=to(wanted.page - 1) rel="prev">{t!("Previous page")}</a> });
         let later = (wanted.page < wanted.pages)
-            .then(|| view! { <a class="button" href=to(wanted.page + 1) rel="next">"Next page"</a> });
+            .then(|| view! { <a class="button" href=to(wanted.page + 1) rel="next">{t!("Next page")}</a> });
         view! {
-            <nav class="pager" aria-label="Pages">
+            <nav class="pager" aria-label=t!("Pages")>
                 {earlier}
-                <span class="quiet">{format!("Page {} of {}", wanted.page, wanted.pages)}</span>
+                <span class="quiet">{t!("Page {page} of {pages}", page = wanted.page, pages = wanted.pages)}</span>
                 {later}
             </nav>
         }

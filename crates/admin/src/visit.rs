@@ -52,6 +52,8 @@ pub struct Visitor {
     pub role: Role,
     /// Whose they are: managers and members only.
     pub tenant_id: Option<TenantId>,
+    /// The language that they have chosen.
+    pub language: Option<Language>,
     /// The session that they are here by.
     pub session_id: SessionId,
 }
@@ -61,6 +63,7 @@ impl Visitor {
     pub fn new(person: &Person, peer: Option<String>, session_id: SessionId) -> Self {
         Self {
             session_id,
+            language: person.language,
             actor: Actor::person(person, peer),
             name: person.name.clone(),
             role: person.role,
@@ -127,9 +130,10 @@ impl Visit {
         self.arrival.uri.path()
     }
 
-    /// The language of the answer.
+    /// The language of the answer: the one that who is signed in has chosen, else the one that their program asks for.
     pub fn language(&self) -> Language {
-        self.arrival.language
+        let chosen = self.visitor.as_ref().and_then(|visitor| visitor.language);
+        chosen.unwrap_or(self.arrival.language)
     }
 
     /// The first value of a field of the query, unless empty. A NUL character, which Postgres does not take, becomes

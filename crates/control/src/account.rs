@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use domain::ids::SessionId;
+use domain::language::Language;
 use serde_json::json;
 use store::{one_time_links, people, sessions};
 
@@ -55,6 +56,31 @@ impl Control {
         Ok(self
             .replace_password(actor, &subjects, read.version, &hash, kept, now)
             .await?)
+    }
+
+    /// Chooses one's own language; `None` is the one that the browser asks for.
+    pub async fn choose_language(
+        &self,
+        actor: &Actor,
+        language: Option<Language>,
+        now: DateTime<Utc>,
+    ) -> Result<(), ControlError> {
+        let mut transaction = self.store.begin().await?;
+        let person = self.lock_self(&mut transaction, actor).await?;
+        if person.language == language {
+            return Ok(());
+        }
+        people::set_language(&mut transaction, person.id, language).await?;
+        let shown = |language: Option<Language>| Some(json!({ "language": language.map(Language::as_str) }));
+        let change = Change {
+            action: "person.choose_language",
+            subject: format!("person:{}", person.id),
+            tenant_id: person.tenant_id,
+            before: shown(person.language),
+            after: shown(language),
+        };
+        self.note(&mut transaction, actor, now, change).await?;
+        commit(transaction).await
     }
 
     async fn replace_password(

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use domain::ids::{PersonId, TenantId};
+use domain::language::Language;
 use domain::people::Role;
 use sqlx::PgExecutor;
 use uuid::Uuid;
@@ -35,6 +36,8 @@ pub struct Person {
     pub created_at: DateTime<Utc>,
     /// When they last signed in.
     pub signed_in_at: Option<DateTime<Utc>>,
+    /// The language that they have chosen; absent: the one that their browser asks for.
+    pub language: Option<Language>,
     /// Raised by every change.
     pub version: i64,
 }
@@ -59,7 +62,7 @@ impl Store {
             Columns,
             "select people.id, email, people.name, role, tenant_id, tenants.name as \"tenant_name?\",
                     password_hash is not null as \"has_password!\", disabled_at, people.created_at, signed_in_at,
-                    people.version
+                    language, people.version
              from people
              left join tenants on tenants.id = people.tenant_id
              where $1::uuid is null or tenant_id = $1
@@ -85,7 +88,7 @@ impl Store {
             Columns,
             "select people.id, email, people.name, role, tenant_id, tenants.name as \"tenant_name?\",
                     password_hash is not null as \"has_password!\", disabled_at, people.created_at, signed_in_at,
-                    people.version
+                    language, people.version
              from people
              left join tenants on tenants.id = people.tenant_id
              where ($1::uuid is null or tenant_id = $1) and ($2::uuid is null or people.id > $2)
@@ -227,6 +230,22 @@ pub async fn set_disabled(
     Ok(())
 }
 
+/// Chooses the language of a person who is locked; `None` is the one that their browser asks for.
+pub async fn set_language(
+    transaction: &mut Transaction,
+    id: PersonId,
+    language: Option<Language>,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update people set language = $2 where id = $1",
+        id.0,
+        language.map(Language::as_str),
+    )
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
 /// Notes a sign-in.
 pub async fn set_signed_in(
     transaction: &mut Transaction,
@@ -250,7 +269,7 @@ async fn find(executor: impl PgExecutor<'_>, id: PersonId) -> Result<Option<Pers
         Columns,
         "select people.id, email, people.name, role, tenant_id, tenants.name as \"tenant_name?\",
                 password_hash is not null as \"has_password!\", disabled_at, people.created_at, signed_in_at,
-                people.version
+                language, people.version
          from people
          left join tenants on tenants.id = people.tenant_id
          where people.id = $1",
@@ -273,6 +292,7 @@ struct Columns {
     disabled_at: Option<DateTime<Utc>>,
     created_at: DateTime<Utc>,
     signed_in_at: Option<DateTime<Utc>>,
+    language: Option<String>,
     version: i64,
 }
 
@@ -289,6 +309,7 @@ impl Columns {
             disabled_at: self.disabled_at,
             created_at: self.created_at,
             signed_in_at: self.signed_in_at,
+            language: self.language.map(|tag| parse(&tag, "people.language")).transpose()?,
             version: self.version,
         })
     }

@@ -31,30 +31,30 @@ pub fn view() -> AnyView {
             .await?;
         let format = &visit.format;
         let listed = if found.models.is_empty() {
-            table::empty("No request has ended in this time.", ().into_any())
+            table::empty(t!("No request has ended in this time."), ().into_any())
         } else {
             by_model(&found, visitor, format)
         };
         let cut = found.is_cut.then(|| {
-            let text = format!(
-                "Only the {} models that cost most are shown; the total contains all.",
-                found.models.len()
+            let text = t!(
+                "Only the {count} models that cost most are shown; the total contains all.",
+                count = found.models.len()
             );
             view! { <p class="notice notice-warning">{text}</p> }
         });
         let content = view! {
-            {shell::page_head("Estimates", "What was held for requests before they ran, beside what they used.", ().into_any())}
+            {shell::page_head(t!("Estimates"), t!("What was held for requests before they ran, beside what they used."), ().into_any())}
             {reports::tabs(PATH)}
             {lookbacks::links(PATH, Lookback::WHILE, lookback, &[])}
             {cut}
             {listed}
             {lookbacks::covered(found.span, found.completeness.complete_until, format)}
             <section class="card">
-                <h2>"What the ratios say"</h2>
+                <h2>{t!("What the ratios say")}</h2>
                 {explanation()}
             </section>
         };
-        Ok(Page::new("Estimates", content.into_any()))
+        Ok(Page::new(t!("Estimates"), content.into_any()))
     })
 }
 
@@ -76,7 +76,7 @@ pub async fn of_model(visit: &Visit, visitor: &Visitor, model: &str) -> Result<A
     let is_empty = rows.iter().all(|(_, estimates)| estimates.requests == 0);
     let listed = if is_empty {
         table::empty(
-            "No request for this model has ended in the last 30 days.",
+            t!("No request for this model has ended in the last 30 days."),
             ().into_any(),
         )
     } else {
@@ -87,13 +87,13 @@ pub async fn of_model(visit: &Visit, visitor: &Visitor, model: &str) -> Result<A
                 row(head.into_any(), &estimates, &visit.format)
             })
             .collect();
-        table::table(caption(&visit.format), &columns("Time"), rows)
+        table::table(caption(&visit.format), &columns(t!("Time")), rows)
     };
     Ok(view! {
         <section class="card">
             <div class="card-head">
-                <h2>"Estimates"</h2>
-                <a href=PATH>"All models, and what the ratios say"</a>
+                <h2>{t!("Estimates")}</h2>
+                <a href=PATH>{t!("All models, and what the ratios say")}</a>
             </div>
             {listed}
         </section>
@@ -106,7 +106,7 @@ fn by_model(found: &EstimatesView, visitor: &Visitor, format: &Format) -> AnyVie
         .models
         .iter()
         .map(|model| {
-            let name = model.model.clone().unwrap_or_else(|| "none".to_owned());
+            let name = model.model.clone().unwrap_or_else(|| t!("none").to_owned());
             let head = match &model.model {
                 Some(model) if visitor.sees_everything() => {
                     let href = address("/models/edit", &[("name", model)]);
@@ -119,28 +119,28 @@ fn by_model(found: &EstimatesView, visitor: &Visitor, format: &Format) -> AnyVie
         .collect();
     table::table_with_foot(
         caption(format),
-        &columns("Model"),
+        &columns(t!("Model")),
         rows,
-        row("Total".into_any(), &found.all, format),
+        row(t!("Total").into_any(), &found.all, format),
     )
 }
 
 fn caption(format: &Format) -> String {
-    format!(
-        "Each ratio is expected ÷ used; the figures below it are expected / used. Money in {}.",
-        format.currency()
+    t!(
+        "Each ratio is expected ÷ used; the figures below it are expected / used. Money in {currency}.",
+        currency = format.currency()
     )
 }
 
 fn columns(first: &'static str) -> [table::Column; 7] {
     [
         words(first),
-        figures("Requests"),
-        figures("Input tokens"),
-        figures("Output tokens"),
-        figures("Cost"),
-        figures("Overrun"),
-        figures("Usage estimated"),
+        figures(t!("Requests")),
+        figures(t!("Input tokens")),
+        figures(t!("Output tokens")),
+        figures(t!("Cost")),
+        figures(t!("Overrun")),
+        figures(t!("Usage estimated")),
     ]
 }
 
@@ -176,19 +176,19 @@ fn ratio_text(figure: Estimated) -> String {
 fn explanation() -> AnyView {
     view! {
         <p>
-            "Above 1, limits of tokens held more than was used: others waited or were refused for room that was \
+            {t!("Above 1, limits of tokens held more than was used: others waited or were refused for room that was \
              given back only when the requests ended. Below 1, more was used than held: the rest is taken when a request \
              ends, so a limit is passed for a moment and the next requests wait longer. Somewhat above 1 is meant, as most \
-             requests should stay within what was held for them."
+             requests should stay within what was held for them.")}
         </p>
         <p>
-            "Budgets do not go by these figures: they hold each request's ceiling. What cost more than its ceiling is the \
-             overrun, booked in full; where it is not zero, look at the model's output cap and its prices."
+            {t!("Budgets do not go by these figures: they hold each request's ceiling. What cost more than its ceiling is the \
+             overrun, booked in full; where it is not zero, look at the model's output cap and its prices.")}
         </p>
         <p>
-            "Where a provider reports no usage, requests are charged what was counted or expected here, which brings the \
+            {t!("Where a provider reports no usage, requests are charged what was counted or expected here, which brings the \
              ratios closer to 1 than they are. The last column says how many those are; the others compare with what \
-             providers reported."
+             providers reported.")}
         </p>
     }
     .into_any()

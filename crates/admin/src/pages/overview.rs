@@ -20,6 +20,7 @@ use crate::pages::{budget_events, early_retries, limits};
 use crate::shell;
 use crate::table::{self, figures, words};
 use crate::visit::{Visit, Visitor, address};
+use crate::words;
 
 /// Tenants whose budgets are shown.
 const TENANTS_SHOWN: usize = 10;
@@ -37,8 +38,12 @@ pub fn view() -> AnyView {
             .await?;
         let format = &visit.format;
         let month = format::month_name(view.month);
-        let title = if visitor.is_member() { "My usage" } else { "Overview" };
-        let lead = format!("{month} so far, in {} time.", format.zone());
+        let title = if visitor.is_member() {
+            t!("My usage")
+        } else {
+            t!("Overview")
+        };
+        let lead = t!("{month} so far, in {zone} time.", month, zone = format.zone());
         let content = view! {
             {shell::page_head(title, lead, actions(visitor))}
             {live::region("month", view! { {budget_warning(&visit, &view)} {stats(&view, visit.now(), format)} }.into_any())}
@@ -59,9 +64,9 @@ pub fn view() -> AnyView {
 
 fn actions(visitor: &Visitor) -> AnyView {
     if visitor.is_member() {
-        view! { {live::figures()} <a class="button button-primary" href="/keys/new">"Issue a key"</a> }.into_any()
+        view! { {live::figures()} <a class="button button-primary" href="/keys/new">{t!("Issue a key")}</a> }.into_any()
     } else {
-        view! { {live::figures()} <a class="button" href="/reports">"Monthly report"</a> }.into_any()
+        view! { {live::figures()} <a class="button" href="/reports">{t!("Monthly report")}</a> }.into_any()
     }
 }
 
@@ -72,13 +77,13 @@ fn budget_warning(visit: &Visit, view: &OverviewView) -> AnyView {
     match percent {
         Some(percent @ 100..) => view! {
             <p class="notice notice-bad" role="status">
-                {format!("This month's budget is spent ({percent} %). Requests are refused until {}.", end_of(visit, view))}
+                {t!("This month's budget is spent ({percent} %). Requests are refused until {end}.", percent, end = end_of(visit, view))}
             </p>
         }
         .into_any(),
         Some(percent @ 80..) => view! {
             <p class="notice notice-warning" role="status">
-                {format!("{percent} % of this month's budget is spent. It starts again on {}.", end_of(visit, view))}
+                {t!("{percent} % of this month's budget is spent. It starts again on {end}.", percent, end = end_of(visit, view))}
             </p>
         }
         .into_any(),
@@ -101,46 +106,46 @@ fn stats(view: &OverviewView, at: DateTime<Utc>, format: &Format) -> AnyView {
     let used = |dimension, spent: i64, label: &'static str| {
         budget_of(view, dimension).map(|budget| limits::used_of(budget, spent, label, at, format))
     };
-    let cost_budget = used(Dimension::BudgetCost, spent.0, "Budget");
-    let token_budget = used(Dimension::BudgetTokens, totals.charged_tokens(), "Token budget");
+    let cost_budget = used(Dimension::BudgetCost, spent.0, t!("Budget"));
+    let token_budget = used(Dimension::BudgetTokens, totals.charged_tokens(), t!("Token budget"));
     let failed = (totals.failed_requests > 0)
-        .then(|| view! { <small>{format!("{} failed", format::count(totals.failed_requests))}</small> });
-    let tokens = format!(
-        "{} in, {} out",
-        format::count(totals.usage.input_tokens()),
-        format::count(totals.usage.output_tokens)
+        .then(|| view! { <small>{t!("{count} failed", count = format::count(totals.failed_requests))}</small> });
+    let tokens = t!(
+        "{input} in, {output} out",
+        input = format::count(totals.usage.input_tokens()),
+        output = format::count(totals.usage.output_tokens)
     );
     let median = totals
         .total_latencies
         .quantile_ms(0.5)
-        .map_or("none yet".to_owned(), format::duration_ms);
+        .map_or(t!("none yet").to_owned(), format::duration_ms);
     let slow = totals
         .total_latencies
         .quantile_ms(0.95)
-        .map(|ms| view! { <small>{format!("95 % within {}", format::duration_ms(ms))}</small> });
+        .map(|ms| view! { <small>{t!("95 % within {duration}", duration = format::duration_ms(ms))}</small> });
     view! {
         <dl class="stats">
             <div class="stat">
-                <dt>"Spent"</dt>
+                <dt>{t!("Spent")}</dt>
                 <dd><span class="figure">{format.money(spent)}</span> {cost_budget}</dd>
             </div>
             <div class="stat">
-                <dt>"Requests"</dt>
+                <dt>{t!("Requests")}</dt>
                 <dd><span class="figure">{format::count(totals.requests)}</span> <div>{failed}</div></dd>
             </div>
             <div class="stat">
-                <dt>"Tokens"</dt>
+                <dt>{t!("Tokens")}</dt>
                 <dd>
                     <span class="figure">{format::signed_count(totals.charged_tokens())}</span>
                     <div><small>{tokens}</small></div> {token_budget}
                 </dd>
             </div>
             <div class="stat">
-                <dt>"Refused"</dt>
+                <dt>{t!("Refused")}</dt>
                 <dd><span class="figure">{format::count(totals.refused_requests())}</span></dd>
             </div>
             <div class="stat">
-                <dt>"Median duration"</dt>
+                <dt>{t!("Median duration")}</dt>
                 <dd><span class="figure">{median}</span> <div>{slow}</div></dd>
             </div>
         </dl>
@@ -151,7 +156,7 @@ fn stats(view: &OverviewView, at: DateTime<Utc>, format: &Format) -> AnyView {
 fn spend_chart(view: &OverviewView, format: &Format) -> AnyView {
     let days = &view.overview.days;
     let points: Vec<_> = days.iter().map(|day| (day.day, day.charged)).collect();
-    let title = format!("Spend by day, {}", format.currency());
+    let title = t!("Spend by day, {currency}", currency = format.currency());
     let drawing = match chart::daily_bars(&points, CHART_CAPTION, &title) {
         // The drawing is made of figures and dates of ours, never of texts that somebody entered.
         Ok(svg) => view! { <div class="chart-frame" tabindex="0" role="group" aria-labelledby=CHART_CAPTION inner_html=svg></div> }.into_any(),
@@ -182,10 +187,10 @@ fn spend_chart(view: &OverviewView, format: &Format) -> AnyView {
                 {drawing}
             </figure>
             <details>
-                <summary>"The figures as a table"</summary>
+                <summary>{t!("The figures as a table")}</summary>
                 {table::table(
-                    format!("By day in {} time.", format.zone()),
-                    &[words("Day"), figures("Spent"), figures("Requests"), figures("Tokens"), figures("Refused")],
+                    t!("By day in {zone} time.", zone = format.zone()),
+                    &[words(t!("Day")), figures(t!("Spent")), figures(t!("Requests")), figures(t!("Tokens")), figures(t!("Refused"))],
                     rows,
                 )}
             </details>
@@ -203,13 +208,18 @@ async fn budgets(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError>
     tenants.truncate(TENANTS_SHOWN);
     let body = if tenants.is_empty() {
         table::empty(
-            "No tenants yet. Start with an upstream, a model and its price; then make a tenant and issue a key.",
+            t!("No tenants yet. Start with an upstream, a model and its price; then make a tenant and issue a key."),
             first_step(visitor),
         )
     } else {
         table::table(
-            "The tenants that have spent most this month.",
-            &[words("Tenant"), figures("Spent"), figures("Budget"), words("Used")],
+            t!("The tenants that have spent most this month."),
+            &[
+                words(t!("Tenant")),
+                figures(t!("Spent")),
+                figures(t!("Budget")),
+                words(t!("Used")),
+            ],
             tenants
                 .iter()
                 .map(|tenant| tenant_row(tenant, visit.now(), &visit.format))
@@ -219,8 +229,8 @@ async fn budgets(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError>
     Ok(view! {
         <section class="card">
             <div class="card-head">
-                <h2>"Budgets"</h2>
-                <a href="/tenants">"All tenants"</a>
+                <h2>{t!("Budgets")}</h2>
+                <a href="/tenants">{t!("All tenants")}</a>
             </div>
             {body}
         </section>
@@ -243,9 +253,9 @@ fn first_step(visitor: &Visitor) -> AnyView {
     }
     view! {
         <p class="actions">
-            <a class="button button-primary" href="/upstreams/new">"New upstream"</a>
-            <a class="button" href="/models/new">"New model"</a>
-            <a class="button" href="/tenants/new">"New tenant"</a>
+            <a class="button button-primary" href="/upstreams/new">{t!("New upstream")}</a>
+            <a class="button" href="/models/new">{t!("New model")}</a>
+            <a class="button" href="/tenants/new">{t!("New tenant")}</a>
         </p>
     }
     .into_any()
@@ -258,7 +268,7 @@ fn tenant_row(tenant: &TenantSummary, at: DateTime<Utc>, format: &Format) -> Any
     let used = budget.map(|budget| limits::used(budget, tenant.spent.cost.0, &name, at));
     let budget = match budget {
         Some(budget) => limits::value_in_force(budget, at, format),
-        None => "none".into_any(),
+        None => t!("none").into_any(),
     };
     view! {
         <tr>
@@ -279,7 +289,7 @@ fn top_models(view: &OverviewView, format: &Format) -> AnyView {
         // Requests that were refused before their model was known have a row of their own, without any cost.
         .filter(|row| row.totals.requests > 0 || row.totals.charged() != Nanos::ZERO)
         .map(|row| {
-            let model = row.model.clone().unwrap_or_else(|| "no model".to_owned());
+            let model = row.model.clone().unwrap_or_else(|| t!("no model").to_owned());
             view! {
                 <tr>
                     <th scope="row">{model}</th>
@@ -292,17 +302,17 @@ fn top_models(view: &OverviewView, format: &Format) -> AnyView {
         .collect();
     let body = if rows.is_empty() {
         table::empty(
-            "No request has run this month. How to send one from your program is shown for each language.",
-            view! { <a class="button" href="/connect">"How to connect"</a> }.into_any(),
+            t!("No request has run this month. How to send one from your program is shown for each language."),
+            view! { <a class="button" href="/connect">{t!("How to connect")}</a> }.into_any(),
         )
     } else {
         table::table(
-            "Models by cost.",
-            &[words("Model"), figures("Requests"), figures("Spent")],
+            t!("Models by cost."),
+            &[words(t!("Model")), figures(t!("Requests")), figures(t!("Spent"))],
             rows,
         )
     };
-    view! { <section class="card"><h2>"Models"</h2>{body}</section> }.into_any()
+    view! { <section class="card"><h2>{t!("Models")}</h2>{body}</section> }.into_any()
 }
 
 fn rejections(totals: &Totals) -> AnyView {
@@ -313,7 +323,7 @@ fn rejections(totals: &Totals) -> AnyView {
             let href = address("/ledger", &[("ending", &format!("code:{code}"))]);
             view! {
                 <tr>
-                    <th scope="row"><a href=href>{format::words(code)}</a></th>
+                    <th scope="row"><a href=href>{words::refusal_of(code)}</a></th>
                     <td class="number">{format::count(*count)}</td>
                 </tr>
             }
@@ -322,13 +332,17 @@ fn rejections(totals: &Totals) -> AnyView {
         .collect();
     let body = if rows.is_empty() {
         table::empty(
-            "No request was refused this month. What a request would meet now can be asked without sending one.",
-            view! { <a class="button" href="/explain">"Explain"</a> }.into_any(),
+            t!("No request was refused this month. What a request would meet now can be asked without sending one."),
+            view! { <a class="button" href="/explain">{t!("Explain")}</a> }.into_any(),
         )
     } else {
-        table::table("Refusals by reason.", &[words("Reason"), figures("Requests")], rows)
+        table::table(
+            t!("Refusals by reason."),
+            &[words(t!("Reason")), figures(t!("Requests"))],
+            rows,
+        )
     };
-    view! { <section class="card"><h2>"Refused"</h2>{body}</section> }.into_any()
+    view! { <section class="card"><h2>{t!("Refused")}</h2>{body}</section> }.into_any()
 }
 
 fn top_keys(view: &OverviewView, format: &Format) -> AnyView {
@@ -338,10 +352,10 @@ fn top_keys(view: &OverviewView, format: &Format) -> AnyView {
     let rows = view.overview.top_keys.iter().map(|row| key_row(row, format)).collect();
     view! {
         <section class="card">
-            <h2>"Keys"</h2>
+            <h2>{t!("Keys")}</h2>
             {table::table(
-                "Keys by cost.",
-                &[words("Key"), words("Tenant"), figures("Requests"), figures("Refused"), figures("Tokens"), figures("Spent")],
+                t!("Keys by cost."),
+                &[words(t!("Key")), words(t!("Tenant")), figures(t!("Requests")), figures(t!("Refused")), figures(t!("Tokens")), figures(t!("Spent"))],
                 rows,
             )}
         </section>
@@ -368,7 +382,7 @@ fn key_row(row: &ReportRow, format: &Format) -> AnyView {
         (Some(name), _, Some(id)) => view! { <a href=format!("/keys/{id}")>{name.clone()}</a> }.into_any(),
         (None, Some(public_id), _) => masked(public_id).into_any(),
         (None, None, Some(id)) => Scope::Key(id).to_string().into_any(),
-        _ => "without a key".into_any(),
+        _ => t!("without a key").into_any(),
     };
     view! {
         <tr>
@@ -387,13 +401,20 @@ fn key_row(row: &ReportRow, format: &Format) -> AnyView {
 pub fn completeness(completeness: &Completeness, format: &Format) -> AnyView {
     let until = format.time(completeness.complete_until);
     let text = match completeness.state {
-        MonthState::Open => format!("The month is open. Complete up to {until}."),
+        MonthState::Open => t!("The month is open. Complete up to {until}.", until),
         MonthState::Closing => {
-            format!("The month is over, but entries are still on their way. Complete up to {until}.")
+            t!(
+                "The month is over, but entries are still on their way. Complete up to {until}.",
+                until
+            )
         }
-        MonthState::Final => "The month is final: only adjustments can change it.".to_owned(),
+        MonthState::Final => t!("The month is final: only adjustments can change it.").to_owned(),
     };
-    let waiting = (!completeness.waiting_for.is_empty())
-        .then(|| format!(" Waiting for {}.", completeness.waiting_for.join(", ")));
+    let waiting = (!completeness.waiting_for.is_empty()).then(|| {
+        t!(
+            " Waiting for {gateways}.",
+            gateways = completeness.waiting_for.join(", ")
+        )
+    });
     view! { <p class="quiet">{text} {waiting}</p> }.into_any()
 }

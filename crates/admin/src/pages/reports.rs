@@ -19,6 +19,7 @@ use crate::pages::overview::completeness;
 use crate::shell;
 use crate::table::{self, Tone, badge};
 use crate::visit::{Visit, Visitor};
+use crate::words;
 
 use asked::{Asked, DIVISIONS, Figures, is_divided_by};
 use month_chart::month_chart;
@@ -48,21 +49,21 @@ pub fn view() -> AnyView {
             .await?;
         let format = &visit.format;
         let actions =
-            view! { <a class="button button-primary" href=asked.csv_address() download="">"Download CSV"</a> };
+            view! { <a class="button button-primary" href=asked.csv_address() download="">{t!("Download CSV")}</a> };
         let cut = report.report.is_cut.then(|| view! {
             <p class="notice notice-warning">
-                {format!("Only the {} largest rows are shown; the totals and the CSV contain all of them.", format::count(report.report.rows.len() as u64))}
+                {t!("Only the {count} largest rows are shown; the totals and the CSV contain all of them.", count = format::count(report.report.rows.len() as u64))}
             </p>
         });
         let listed = if report.report.rows.is_empty() {
-            table::empty("Nothing happened in this month.", ().into_any())
+            table::empty(t!("Nothing happened in this month."), ().into_any())
         } else {
             view! { {figures_tabs(&asked)} {figures::table(&report, &asked, format)} }.into_any()
         };
         let content = view! {
             {shell::page_head(
-                format!("Report for {}", format::month_name(query.month)),
-                format!("By the time of admission, in {} time.", format.zone()),
+                t!("Report for {month}", month = format::month_name(query.month)),
+                t!("By the time of admission, in {zone} time.", zone = format.zone()),
                 actions.into_any(),
             )}
             {tabs(PATH)}
@@ -73,20 +74,20 @@ pub fn view() -> AnyView {
             {cut}
             {listed}
         };
-        Ok(Page::new("Report", content.into_any()))
+        Ok(Page::new(t!("Report"), content.into_any()))
     })
 }
 
 /// Links to the pages of reports, the one at `path` marked.
 pub fn tabs(path: &str) -> AnyView {
-    let links = [(PATH, "By month"), (estimates::PATH, "Estimates")]
+    let links = [(PATH, t!("By month")), (estimates::PATH, t!("Estimates"))]
         .into_iter()
         .map(|(href, text)| {
             let current = (href == path).then_some("page");
             view! { <a class="button" href=href aria-current=current>{text}</a> }
         })
         .collect_view();
-    view! { <nav class="actions" aria-label="Reports">{links}</nav> }.into_any()
+    view! { <nav class="actions" aria-label=t!("Reports")>{links}</nav> }.into_any()
 }
 
 /// The report as a file.
@@ -145,20 +146,21 @@ async fn choices(
     let tenants = if visitor.sees_everything() {
         let tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
         let chosen = query.filter.tenant.map(|tenant| tenant.to_string()).unwrap_or_default();
-        let options = std::iter::once((String::new(), "All tenants".to_owned()))
+        let options = std::iter::once((String::new(), t!("All tenants").to_owned()))
             .chain(
                 tenants
                     .iter()
                     .map(|tenant| (tenant.row.tenant.id.to_string(), tenant.row.tenant.name.clone())),
             )
             .collect();
-        form.select(Field::new("tenant", "Tenant"), &chosen, options)
+        form.select(Field::new("tenant", t!("Tenant")), &chosen, options)
     } else {
         ().into_any()
     };
     let boxes = DIVISIONS
         .into_iter()
-        .map(|(word, text)| {
+        .map(|word| {
+            let text = asked::division(word);
             let is_chosen = is_divided_by(query.grouping, word);
             view! {
                 <label class="check">
@@ -171,7 +173,7 @@ async fn choices(
     let divisions = tag.is_none().then(|| {
         view! {
             <div class="field" role="group" aria-labelledby="by-label">
-                <span class="label" id="by-label">"Divided by"</span>
+                <span class="label" id="by-label">{t!("Divided by")}</span>
                 <div class="check-list">{boxes}</div>
             </div>
         }
@@ -186,16 +188,16 @@ async fn choices(
         <form class="card" method="get" action=PATH>
             {kept}
             <div class="filters">
-                {form.text(Field::new("month", "Month").month(), &query.month.to_string())}
+                {form.text(Field::new("month", t!("Month")).month(), &query.month.to_string())}
                 {tenants}
                 {tags}
                 <div class="actions">
-                    <button class="button" type="submit">"Show"</button>
+                    <button class="button" type="submit">{t!("Show")}</button>
                 </div>
             </div>
             {divisions}
         </form>
-        <nav class="pager" aria-label="Months">
+        <nav class="pager" aria-label=t!("Months")>
             <a class="button" href=previous rel="prev">{format!("← {}", format::month_name(query.month.previous()))}</a>
             {has_next.then(|| view! { <a class="button" href=next rel="next">{format!("{} →", format::month_name(query.month.next()))}</a> })}
         </nav>
@@ -237,7 +239,8 @@ fn narrowed(report: &MonthlyReport, asked: &Asked) -> AnyView {
     let key_name = row.and_then(|row| row.key_name.clone());
     let parts = [
         (
-            "User",
+            t!("User"),
+            t!("Show every user again"),
             filter
                 .user
                 .as_ref()
@@ -245,26 +248,32 @@ fn narrowed(report: &MonthlyReport, asked: &Asked) -> AnyView {
             without(|filter| filter.user = None),
         ),
         (
-            "Key",
+            t!("Key"),
+            t!("Show every key again"),
             filter.key.map(|key| key_name.unwrap_or_else(|| key.to_string())),
             without(|filter| filter.key = None),
         ),
-        ("Model", filter.model.clone(), without(|filter| filter.model = None)),
         (
-            "Priority",
-            filter.priority.map(|priority| priority.to_string()),
+            t!("Model"),
+            t!("Show every model again"),
+            filter.model.clone(),
+            without(|filter| filter.model = None),
+        ),
+        (
+            t!("Priority"),
+            t!("Show every priority again"),
+            filter.priority.map(|priority| words::priority(priority).to_owned()),
             without(|filter| filter.priority = None),
         ),
     ];
     let parts: Vec<AnyView> = parts
         .into_iter()
-        .filter_map(|(kind, value, href)| {
+        .filter_map(|(kind, label, value, href)| {
             let value = value?;
-            let label = format!("Show every {} again", kind.to_lowercase());
             Some(
                 view! {
-                    <span class="badge">{format!("{kind}: {value}")}</span>
-                    <a href=href aria-label=label>"remove"</a>
+                    <span class="badge">{t!("{kind}: {value}", kind, value)}</span>
+                    <a href=href aria-label=label>{t!("remove")}</a>
                 }
                 .into_any(),
             )
@@ -273,7 +282,7 @@ fn narrowed(report: &MonthlyReport, asked: &Asked) -> AnyView {
     if parts.is_empty() {
         return ().into_any();
     }
-    view! { <p class="actions">"Only "{parts}</p> }.into_any()
+    view! { <p class="actions">{t!("Only ", in "a narrowed report")}{parts}</p> }.into_any()
 }
 
 /// Links to the table's other figures.
@@ -285,7 +294,7 @@ fn figures_tabs(asked: &Asked) -> AnyView {
             view! { <a class="button" href=asked.with(figures).address() aria-current=current>{figures.title()}</a> }
         })
         .collect_view();
-    view! { <nav class="actions" aria-label="Figures">{links}</nav> }.into_any()
+    view! { <nav class="actions" aria-label=t!("Figures")>{links}</nav> }.into_any()
 }
 
 /// The month's state, and how complete its sums are.
@@ -294,10 +303,10 @@ fn state_line(sums: &Completeness, format: &Format) -> AnyView {
 }
 
 fn state_badge(state: MonthState) -> AnyView {
-    let tone = match state {
-        MonthState::Open => Tone::Quiet,
-        MonthState::Closing => Tone::Warning,
-        MonthState::Final => Tone::Good,
+    let (word, tone) = match state {
+        MonthState::Open => (t!("open", in "a month"), Tone::Quiet),
+        MonthState::Closing => (t!("closing", in "a month"), Tone::Warning),
+        MonthState::Final => (t!("final", in "a month"), Tone::Good),
     };
-    badge(state.as_str(), tone)
+    badge(word, tone)
 }

@@ -7,14 +7,19 @@ use domain::reports::Grouping;
 use super::{CSV_PATH, PATH};
 use crate::visit::{Visit, Visitor, address};
 
-/// What a report can be divided by: the address's word and the heading.
-pub(super) const DIVISIONS: [(&str, &str); 5] = [
-    ("tenant", "Tenant"),
-    ("user", "User"),
-    ("key", "Key"),
-    ("model", "Model"),
-    ("priority", "Priority"),
-];
+/// What a report can be divided by: the address's words.
+pub(super) const DIVISIONS: [&str; 5] = ["tenant", "user", "key", "model", "priority"];
+
+/// The heading of a division.
+pub(super) fn division(word: &str) -> &'static str {
+    match word {
+        "tenant" => t!("Tenant"),
+        "user" => t!("User"),
+        "key" => t!("Key"),
+        "model" => t!("Model"),
+        _ => t!("Priority"),
+    }
+}
 
 /// Which figures the table has. The file has all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,11 +53,11 @@ impl Figures {
 
     pub(super) fn title(self) -> &'static str {
         match self {
-            Self::Summary => "Summary",
-            Self::Tokens => "Tokens",
-            Self::Money => "Money and budgets",
-            Self::Refusals => "Refused, by reason",
-            Self::Service => "Latency and failures",
+            Self::Summary => t!("Summary"),
+            Self::Tokens => t!("Tokens"),
+            Self::Money => t!("Money and budgets"),
+            Self::Refusals => t!("Refused, by reason"),
+            Self::Service => t!("Latency and failures"),
         }
     }
 }
@@ -96,17 +101,17 @@ impl Asked {
         match visit.query("tenant").map(|text| text.parse()) {
             None => {}
             Some(Ok(tenant)) => filter.tenant = Some(tenant),
-            Some(Err(_)) => wrong("choose a tenant from the list".to_owned()),
+            Some(Err(_)) => wrong(t!("choose a tenant from the list").to_owned()),
         }
         match visit.query("key").map(|text| text.parse()) {
             None => {}
             Some(Ok(key)) => filter.key = Some(key),
-            Some(Err(_)) => wrong("this is not the id of a key; follow a key's link in a report by key".to_owned()),
+            Some(Err(_)) => wrong(t!("this is not the id of a key; follow a key's link in a report by key").to_owned()),
         }
         match visit.query("priority").map(|text| text.parse()) {
             None => {}
             Some(Ok(priority)) => filter.priority = Some(priority),
-            Some(Err(_)) => wrong("a priority is one of low, default, high, critical".to_owned()),
+            Some(Err(_)) => wrong(t!("a priority is one of low, default, high, critical").to_owned()),
         }
         let figures = visit.query("show").unwrap_or_default();
         let figures = Figures::ALL.into_iter().find(|known| known.as_str() == figures);
@@ -157,7 +162,7 @@ impl Asked {
             ("priority", text(filter.priority.map(|priority| priority.to_string()))),
             ("show", figures.to_owned()),
         ];
-        for (word, _) in DIVISIONS {
+        for word in DIVISIONS {
             if is_divided_by(*grouping, word) {
                 fields.push(("by", word.to_owned()));
             }

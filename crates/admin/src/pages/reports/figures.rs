@@ -11,6 +11,7 @@ use leptos::prelude::*;
 use super::asked::{Asked, Figures};
 use crate::format::{self, Format};
 use crate::table::{self, Column, figures, meter, words};
+use crate::words;
 
 /// Where a budget stands among the figures that have one: behind what is measured against it.
 const BEFORE_BUDGET: usize = 3;
@@ -38,21 +39,21 @@ pub(super) fn table(report: &MonthlyReport, asked: &Asked, format: &Format) -> A
         .collect();
     let foot = view! {
         <tr>
-            <th scope="row" colspan=heads.to_string()>"Total"</th>
+            <th scope="row" colspan=heads.to_string()>{t!("Total")}</th>
             {cells.row(&report.report.totals, report.report.before, None)}
         </tr>
     };
-    let caption = format!("The largest first. Money in {}.", format.currency());
+    let caption = t!("The largest first. Money in {currency}.", currency = format.currency());
     table::table_with_foot(caption, &columns, rows, foot.into_any())
 }
 
 fn heads(grouping: Grouping) -> Vec<&'static str> {
     let all = [
-        (grouping.has_tenant(), "Tenant"),
-        (grouping.user, "User"),
-        (grouping.key, "Key"),
-        (grouping.model, "Model"),
-        (grouping.priority, "Priority"),
+        (grouping.has_tenant(), t!("Tenant")),
+        (grouping.user, t!("User")),
+        (grouping.key, t!("Key")),
+        (grouping.model, t!("Model")),
+        (grouping.priority, t!("Priority")),
     ];
     let heads: Vec<&str> = all
         .into_iter()
@@ -107,11 +108,11 @@ fn row_head(row: &ReportRow, grouping: Grouping, asked: &Asked) -> AnyView {
         });
         let name = row
             .priority
-            .map_or_else(unknown, |priority| priority.as_str().to_owned());
+            .map_or_else(unknown, |priority| words::priority(priority).to_owned());
         cells.push((name, link));
     }
     if cells.is_empty() {
-        cells.push(("Everything".to_owned(), None));
+        cells.push((t!("Everything").to_owned(), None));
     }
     let mut cells = cells.into_iter().map(|(text, link)| match link {
         Some(href) => view! { <a href=href>{text}</a> }.into_any(),
@@ -132,7 +133,7 @@ fn row_label(row: &ReportRow, grouping: Grouping) -> String {
 }
 
 fn unknown() -> String {
-    "none".to_owned()
+    t!("none").to_owned()
 }
 
 fn tenant_name(row: &ReportRow) -> String {
@@ -177,57 +178,60 @@ impl<'a> Cells<'a> {
     fn titles(&self) -> Vec<String> {
         let fixed: &[&str] = match self.figures {
             Figures::Summary => &[
-                "Requests",
-                "Charged",
-                "Change",
-                "Cost",
-                "Adjusted",
-                "Failed",
-                "Refused",
-                "Input",
-                "From cache",
-                "Output",
+                t!("Requests"),
+                t!("Charged"),
+                t!("Change"),
+                t!("Cost"),
+                t!("Adjusted"),
+                t!("Failed"),
+                t!("Refused"),
+                t!("Input"),
+                t!("From cache"),
+                t!("Output"),
             ],
             Figures::Tokens => &[
-                "Requests",
-                "Fresh input",
-                "From cache",
-                "Into cache, 5 min",
-                "Into cache, 1 h",
-                "Output",
-                "Of it reasoning",
-                "Adjusted",
-                "All",
+                t!("Requests"),
+                t!("Fresh input"),
+                t!("From cache"),
+                t!("Into cache, 5 min"),
+                t!("Into cache, 1 h"),
+                t!("Output"),
+                t!("Of it reasoning"),
+                t!("Adjusted"),
+                t!("All"),
             ],
             Figures::Money => &[
-                "Charged",
-                "Month before",
-                "Change",
-                "Cost",
-                "Adjusted",
-                "Expected",
-                "Estimate off by",
+                t!("Charged"),
+                t!("Month before"),
+                t!("Change"),
+                t!("Cost"),
+                t!("Adjusted"),
+                t!("Expected"),
+                t!("Estimate off by"),
             ],
-            Figures::Refusals => &["Requests", "Refused"],
+            Figures::Refusals => &[t!("Requests"), t!("Refused")],
             Figures::Service => &[
-                "Requests",
-                "Failed",
-                "Usage estimated",
-                "First byte, median",
-                "95 %",
-                "99 %",
-                "Duration, median",
-                "95 %",
-                "99 %",
-                "Wait, mean",
+                t!("Requests"),
+                t!("Failed"),
+                t!("Usage estimated"),
+                t!("First byte, median"),
+                t!("95 %"),
+                t!("99 %"),
+                t!("Duration, median"),
+                t!("95 %"),
+                t!("99 %"),
+                t!("Wait, mean"),
             ],
         };
         let mut titles: Vec<String> = fixed.iter().map(|title| (*title).to_owned()).collect();
         if self.figures == Figures::Refusals {
-            titles.extend(self.reasons.iter().map(|code| format::words(code)));
+            titles.extend(self.reasons.iter().map(|code| words::refusal_of(code)));
         }
         if self.shows_budgets() {
-            titles.splice(BEFORE_BUDGET..BEFORE_BUDGET, ["Budget", "Used"].map(str::to_owned));
+            titles.splice(
+                BEFORE_BUDGET..BEFORE_BUDGET,
+                [t!("Budget"), t!("Used")].map(str::to_owned),
+            );
         }
         titles
     }
@@ -319,7 +323,11 @@ fn change(charged: Nanos, before: Nanos) -> String {
     // Credits may have brought the month before below zero, of which there are no percents.
     if before.0 <= 0 {
         let is_new = before.0 == 0 && charged.0 > 0;
-        return if is_new { "new".to_owned() } else { String::new() };
+        return if is_new {
+            t!("new", in "a change").to_owned()
+        } else {
+            String::new()
+        };
     }
     signed_percent((charged.0 - before.0) as f64 * 100.0 / before.0 as f64)
 }

@@ -20,7 +20,7 @@ pub(super) fn month_chart(report: &MonthlyReport, format: &Format) -> AnyView {
     }
     let points: Vec<_> = days.iter().map(|day| (day.day, day.charged)).collect();
     let before: Vec<_> = earlier.iter().map(|day| day.charged).collect();
-    let title = format!("Charged by day, {}", format.currency());
+    let title = t!("Charged by day, {currency}", currency = format.currency());
     let drawing = match chart::daily_bars_beside(&points, &before, CAPTION, &title) {
         // The drawing is made of figures and dates of ours, never of texts that somebody entered.
         Ok(svg) => {
@@ -62,16 +62,16 @@ pub(super) fn month_chart(report: &MonthlyReport, format: &Format) -> AnyView {
                 {drawing}
             </figure>
             <details>
-                <summary>"The figures as a table"</summary>
+                <summary>{t!("The figures as a table")}</summary>
                 {table::table(
-                    format!("By day in {} time.", format.zone()),
+                    t!("By day in {zone} time.", zone = format.zone()),
                     &[
-                        words("Day"),
-                        figures("Charged"),
-                        figures("Month before"),
-                        figures("Requests"),
-                        figures("Tokens"),
-                        figures("Refused"),
+                        words(t!("Day")),
+                        figures(t!("Charged")),
+                        figures(t!("Month before")),
+                        figures(t!("Requests")),
+                        figures(t!("Tokens")),
+                        figures(t!("Refused")),
                     ],
                     rows,
                 )}

@@ -57,10 +57,10 @@ pub(super) async fn field(
     if names.is_empty() {
         return Ok(().into_any());
     }
-    let options = std::iter::once((String::new(), "None".to_owned()))
+    let options = std::iter::once((String::new(), t!("None").to_owned()))
         .chain(names.into_iter().map(|name| (name.clone(), name)))
         .collect();
-    Ok(Filled::<()>::blank(()).select(Field::new("tag", "By a tag instead"), chosen, options))
+    Ok(Filled::<()>::blank(()).select(Field::new("tag", t!("By a tag instead")), chosen, options))
 }
 
 /// The report as a page.
@@ -77,28 +77,28 @@ pub(super) async fn page(
     let found = control.monthly_tag_report(&visitor.actor, &asked, visit.now()).await?;
     let format = &visit.format;
     let csv = address_under(CSV_PATH, query, &asked.name);
-    let actions = view! { <a class="button button-primary" href=csv download="">"Download CSV"</a> };
+    let actions = view! { <a class="button button-primary" href=csv download="">{t!("Download CSV")}</a> };
     let cut = found.report.is_cut.then(|| {
-        let text = format!(
-            "Only the {} dearest values are shown; the total and the CSV contain all of them.",
-            format::count(found.report.rows.len() as u64)
+        let text = t!(
+            "Only the {count} dearest values are shown; the total and the CSV contain all of them.",
+            count = format::count(found.report.rows.len() as u64)
         );
         view! { <p class="notice notice-warning">{text}</p> }
     });
     let widened = report.is_narrowed().then(|| view! {
         <p class="notice notice-warning">
-            "By a tag, the requests of all users, keys, models and priorities are counted: a report by tag is narrowed to a tenant only."
+            {t!("By a tag, the requests of all users, keys, models and priorities are counted: a report by tag is narrowed to a tenant only.")}
         </p>
     });
     let listed = if found.report.totals == TagTotals::default() {
-        table::empty("No request ran in this month.", ().into_any())
+        table::empty(t!("No request ran in this month."), ().into_any())
     } else {
         values(&found, &asked, format)
     };
     let content = view! {
         {shell::page_head(
-            format!("Report for {} by {}", format::month_name(query.month), asked.name),
-            format!("By the time of admission, in {} time.", format.zone()),
+            t!("Report for {month} by {tag}", month = format::month_name(query.month), tag = asked.name),
+            t!("By the time of admission, in {zone} time.", zone = format.zone()),
             actions.into_any(),
         )}
         {tabs(PATH)}
@@ -108,17 +108,17 @@ pub(super) async fn page(
         {cut}
         {listed}
         <p class="quiet">
-            "Refused requests and adjustments have no part in this report; the total is that of the month's requests that ran."
+            {t!("Refused requests and adjustments have no part in this report; the total is that of the month's requests that ran.")}
         </p>
     };
-    Ok(Page::new("Report", content.into_any()))
+    Ok(Page::new(t!("Report"), content.into_any()))
 }
 
 fn values(found: &MonthlyTagReport, asked: &MonthlyTagQuery, format: &Format) -> AnyView {
     let report = &found.report;
     let without = view! {
         <tr>
-            <th scope="row" class="quiet">{format!("Without {}", asked.name)}</th>
+            <th scope="row" class="quiet">{t!("Without {tag}", tag = asked.name)}</th>
             {figure_cells(&report.without, format)}
         </tr>
     };
@@ -130,20 +130,23 @@ fn values(found: &MonthlyTagReport, asked: &MonthlyTagQuery, format: &Format) ->
         .collect();
     let foot = view! {
         <tr>
-            <th scope="row">"Total"</th>
+            <th scope="row">{t!("Total")}</th>
             {figure_cells(&report.totals, format)}
         </tr>
     };
     table::table_with_foot(
-        format!("The dearest first. Money in {}, before adjustments.", format.currency()),
+        t!(
+            "The dearest first. Money in {currency}, before adjustments.",
+            currency = format.currency()
+        ),
         &[
-            words("Value"),
-            figures("Requests"),
-            figures("Failed"),
-            figures("Input"),
-            figures("From cache"),
-            figures("Output"),
-            figures("Cost"),
+            words(t!("Value")),
+            figures(t!("Requests")),
+            figures(t!("Failed")),
+            figures(t!("Input")),
+            figures(t!("From cache")),
+            figures(t!("Output")),
+            figures(t!("Cost")),
         ],
         rows,
         foot.into_any(),
@@ -165,7 +168,7 @@ fn value_row(row: &TagRow, found: &MonthlyTagReport, asked: &MonthlyTagQuery, fo
         ],
     );
     let value = if row.value.is_empty() {
-        "(empty)".to_owned()
+        t!("(empty)").to_owned()
     } else {
         row.value.clone()
     };
