@@ -7,6 +7,7 @@ use std::str::FromStr;
 use chrono::{DateTime, Datelike, LocalResult, NaiveDate, NaiveDateTime, TimeZone, Utc};
 use chrono_tz::Tz;
 use domain::money::Nanos;
+use domain::text;
 use domain::text::Text;
 
 use crate::{ControlError, FieldError};
@@ -74,7 +75,10 @@ impl Fields {
         match digits.parse::<u64>() {
             Ok(count) if is_whole && is_grouped => Some(count),
             _ => {
-                self.refuse(field, "write a whole number such as 60 or 200,000, or leave this empty");
+                self.refuse(
+                    field,
+                    text!("write a whole number such as 60 or 200,000, or leave this empty"),
+                );
                 None
             }
         }
@@ -89,7 +93,7 @@ impl Fields {
         match text.parse::<Nanos>() {
             Ok(amount) if amount >= Nanos::ZERO && !text.starts_with('-') => Some(amount),
             Ok(_) => {
-                self.refuse(field, "an amount cannot be below zero");
+                self.refuse(field, text!("an amount cannot be below zero"));
                 None
             }
             Err(error) => {
@@ -104,7 +108,7 @@ impl Fields {
         let (is_negative, rest) = self.sign(field, text)?;
         let count = self.count(field, rest)?;
         let Ok(count) = i64::try_from(count) else {
-            self.refuse(field, "this is too large");
+            self.refuse(field, text!("this is too large"));
             return None;
         };
         Some(if is_negative { -count } else { count })
@@ -129,7 +133,7 @@ impl Fields {
             None => (false, text.strip_prefix('+').unwrap_or(text)),
         };
         if rest.trim().is_empty() {
-            self.refuse(field, "write a figure after the sign");
+            self.refuse(field, text!("write a figure after the sign"));
             return None;
         }
         Some((is_negative, rest.trim_start()))
@@ -139,12 +143,12 @@ impl Fields {
     pub fn text(&mut self, field: &'static str, text: &str, chars_max: usize) -> String {
         let text = text.trim();
         if text.chars().count() > chars_max {
-            self.refuse(field, format!("at most {chars_max} characters"));
+            self.refuse(field, text!("at most {count} characters", count = chars_max));
         } else if text
             .chars()
             .any(|character| character.is_control() && character != '\n' && character != '\r')
         {
-            self.refuse(field, "without control characters");
+            self.refuse(field, text!("without control characters"));
         }
         text.to_owned()
     }
@@ -174,7 +178,7 @@ impl Fields {
         match DateTime::parse_from_rfc3339(text.trim()) {
             Ok(at) if YEARS.contains(&at.year()) => Some(at.with_timezone(&Utc)),
             Ok(_) => {
-                self.refuse(field, "write a year between 1970 and 9999");
+                self.refuse(field, text!("write a year between 1970 and 9999"));
                 None
             }
             Err(_) => self.local_time(field, text, zone),
@@ -199,18 +203,21 @@ impl Fields {
         let Some(local) = local else {
             self.refuse(
                 field,
-                "write a date such as 2026-11-30, with a time if you like: 2026-11-30T18:00",
+                text!("write a date such as 2026-11-30, with a time if you like: 2026-11-30T18:00"),
             );
             return None;
         };
         if !YEARS.contains(&local.year()) {
-            self.refuse(field, "write a year between 1970 and 9999");
+            self.refuse(field, text!("write a year between 1970 and 9999"));
             return None;
         }
         match zone.from_local_datetime(&local) {
             LocalResult::Single(at) | LocalResult::Ambiguous(at, _) => Some(at.with_timezone(&Utc)),
             LocalResult::None => {
-                self.refuse(field, "the clocks are put forward then, so this time does not exist");
+                self.refuse(
+                    field,
+                    text!("the clocks are put forward then, so this time does not exist"),
+                );
                 None
             }
         }
@@ -220,11 +227,11 @@ impl Fields {
     pub fn name(&mut self, field: &'static str, text: &str) -> String {
         let name = text.trim();
         if name.is_empty() {
-            self.refuse(field, "give it a name");
+            self.refuse(field, text!("give it a name"));
         } else if name.chars().count() > NAME_CHARS_MAX {
-            self.refuse(field, format!("at most {NAME_CHARS_MAX} characters"));
+            self.refuse(field, text!("at most {count} characters", count = NAME_CHARS_MAX));
         } else if name.chars().any(char::is_control) {
-            self.refuse(field, "a name has no line breaks or control characters");
+            self.refuse(field, text!("a name has no line breaks or control characters"));
         }
         name.to_owned()
     }
@@ -244,9 +251,9 @@ impl Fields {
                 .chars()
                 .any(|character| character.is_whitespace() || character.is_control())
         {
-            self.refuse(field, "write an e-mail address such as ada@example.com");
+            self.refuse(field, text!("write an e-mail address such as ada@example.com"));
         } else if email.chars().count() > EMAIL_CHARS_MAX {
-            self.refuse(field, format!("at most {EMAIL_CHARS_MAX} characters"));
+            self.refuse(field, text!("at most {count} characters", count = EMAIL_CHARS_MAX));
         }
         email.to_owned()
     }

@@ -10,6 +10,7 @@ use crate::postgres;
 use crate::process;
 use crate::redis;
 use crate::steps::Steps;
+use crate::texts;
 use crate::workspace::Workspace;
 
 /// Format, lints, dependencies, unit tests and fuzzing, up to the first that fails.
@@ -22,6 +23,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 
 fn all(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     steps.step("format", || format(workspace))?;
+    steps.step("texts", || texts::compare(workspace))?;
     steps.step("lints", || lints(workspace))?;
     steps.step("dependencies", || deny::deny(workspace))?;
     steps.step("Postgres", postgres::ensure_installed)?;

@@ -21,6 +21,7 @@ mod site;
 mod steps;
 mod stylesheet;
 mod test;
+mod texts;
 mod wasm_target;
 mod workspace;
 
@@ -72,6 +73,12 @@ enum Command {
     },
     /// Renew crates/store/.sqlx, the descriptions of all queries, from a database with all migrations.
     Prepare {
+        /// Only compare, and fail if they are not current.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Bring the catalogues of the console's texts up to date with the code.
+    Texts {
         /// Only compare, and fail if they are not current.
         #[arg(long)]
         check: bool,
@@ -138,5 +145,7 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Fuzz { seconds } => fuzz::fuzz(&workspace, seconds),
         Command::Prepare { check: false } => prepare::renew(&workspace),
         Command::Prepare { check: true } => prepare::compare(&workspace),
+        Command::Texts { check: false } => texts::renew(&workspace),
+        Command::Texts { check: true } => texts::compare(&workspace),
     }
 }

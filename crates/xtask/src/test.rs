@@ -16,6 +16,7 @@ use crate::redis;
 use crate::sdk;
 use crate::site;
 use crate::steps::Steps;
+use crate::texts;
 use crate::workspace::Workspace;
 
 /// Runs all steps up to the first that fails. Whatever was started ends with us, also when we are interrupted.
@@ -32,6 +33,7 @@ pub(crate) fn test(workspace: &Workspace) -> Result<()> {
 
 fn all(workspace: &Workspace, steps: &mut Steps, results: &mut Vec<String>) -> Result<()> {
     steps.step("format", || check::format(workspace))?;
+    steps.step("texts", || texts::compare(workspace))?;
     steps.step("dependencies", || deny::deny(workspace))?;
     steps.step("queries", || prepare::compare(workspace))?;
     let site = steps.step("site", || site::build(workspace))?;
