@@ -5,3 +5,4 @@ mod chromium;
 mod installation;
 mod live_figures;
 mod main_job;
+mod stories;
