@@ -14,16 +14,6 @@ enum Copied {
     Selected,
 }
 
-impl Copied {
-    fn message(self) -> &'static str {
-        match self {
-            Self::NotYet => "",
-            Self::Done => "Copied",
-            Self::Selected => "Selected: press Ctrl+C (or ⌘C) to copy",
-        }
-    }
-}
-
 /// A button that copies the text of the element whose id is `target`. Where scripts do not run its place stays empty; the page
 /// does not move when they do.
 #[island]
@@ -32,6 +22,10 @@ pub fn CopyButton(
     target: String,
     /// What the button says.
     label: String,
+    /// What is said when the text is copied.
+    done: String,
+    /// What is said when the text is only selected.
+    selected: String,
 ) -> impl IntoView {
     let is_live = RwSignal::new(false);
     let copied = RwSignal::new(Copied::NotYet);
@@ -40,12 +34,17 @@ pub fn CopyButton(
         let target = target.clone();
         leptos::task::spawn_local(async move { copied.set(copy_or_select(&target).await) });
     };
+    let message = move || match copied.get() {
+        Copied::NotYet => String::new(),
+        Copied::Done => done.clone(),
+        Copied::Selected => selected.clone(),
+    };
     view! {
         <span class="copy">
             <button type="button" class="button" class:copy-waiting=move || !is_live.get() on:click=copy>
                 {label}
             </button>
-            <span role="status">{move || copied.get().message()}</span>
+            <span role="status">{message}</span>
         </span>
     }
 }

@@ -11,6 +11,7 @@ pub mod language;
 pub mod app;
 pub mod breakers;
 pub mod chart;
+pub mod copy;
 pub mod error;
 pub mod form;
 pub mod format;

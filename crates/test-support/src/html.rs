@@ -61,6 +61,23 @@ impl Page {
         }
     }
 
+    /// Every text and label that people read in the language of the page: without code, and without what is marked as being
+    /// in another language or as not to be translated.
+    ///
+    /// # Panics
+    /// When there is no document.
+    pub fn readable(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let root = self.document.root_element();
+        read(root, &mut found);
+        found
+    }
+
+    /// The language that the document is in.
+    pub fn language(&self) -> &str {
+        self.document.root_element().attr("lang").unwrap_or_default()
+    }
+
     /// The text of the page's main part.
     pub fn content(&self) -> String {
         self.text("main")
@@ -501,6 +518,33 @@ fn cells_of(row: ElementRef<'_>) -> Vec<String> {
             std::iter::repeat_n(text_of(cell), columns)
         })
         .collect()
+}
+
+/// Elements whose content is no text for people, or none in the language of the page.
+const UNREAD: [&str; 5] = ["script", "style", "code", "pre", "textarea"];
+/// Attributes that are read out or shown.
+const LABELS: [&str; 4] = ["aria-label", "title", "placeholder", "alt"];
+
+fn read(element: ElementRef<'_>, found: &mut Vec<String>) {
+    let attributes = element.value();
+    let is_root = attributes.name() == "html";
+    let is_other = attributes.attr("translate") == Some("no") || (attributes.attr("lang").is_some() && !is_root);
+    if UNREAD.contains(&attributes.name()) || is_other {
+        return;
+    }
+    found.extend(
+        LABELS
+            .iter()
+            .filter_map(|label| attributes.attr(label))
+            .map(str::to_owned),
+    );
+    for child in element.children() {
+        match ElementRef::wrap(child) {
+            Some(child) => read(child, found),
+            None => found.extend(child.value().as_text().map(|text| text.trim().to_owned())),
+        }
+    }
+    found.retain(|text| !text.is_empty());
 }
 
 fn text_of(element: ElementRef<'_>) -> String {

@@ -2,10 +2,12 @@
 //! not for us to guess which of both is meant.
 
 use std::fmt;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use tokio::time::timeout;
 
 use super::openapi;
 use super::problem::Problem;
@@ -15,11 +17,15 @@ use crate::fields::Fields;
 /// The longest body, in bytes.
 pub(super) const BODY_BYTES_MAX: usize = 64 * 1024;
 
+/// How long a body may take to arrive; an answer may take longer.
+const BODY_WAIT: Duration = Duration::from_secs(15);
+
 /// Reads a body: one object of JSON.
 pub(super) async fn read(body: Body) -> Result<Map<String, Value>, Problem> {
-    let bytes = to_bytes(body, BODY_BYTES_MAX)
-        .await
-        .map_err(|_| Problem::too_large(BODY_BYTES_MAX))?;
+    let bytes = match timeout(BODY_WAIT, to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(read) => read.map_err(|_| Problem::too_large(BODY_BYTES_MAX))?,
+        Err(_) => return Err(Problem::too_slow(BODY_WAIT.as_secs())),
+    };
     match serde_json::from_slice(&bytes) {
         Ok(Strict(Value::Object(object))) => Ok(object),
         Ok(_) => Err(Problem::unreadable("the body must be one JSON object")),
@@ -181,5 +187,35 @@ impl<'de> Visitor<'de> for StrictVisitor {
             object.insert(name, value);
         }
         Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::response::IntoResponse as _;
+    use http::StatusCode;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_dawdles_is_not_blamed_on_the_database() {
+        let never = Body::from_stream(futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>());
+        let problem = read(never).await.expect_err("a refusal");
+        assert_eq!(problem.into_response().status(), StatusCode::REQUEST_TIMEOUT);
+    }
+
+    #[tokio::test]
+    async fn a_body_is_one_object_of_at_most_64_kib() {
+        let read = |text: String| async move {
+            let read = read(Body::from(text)).await;
+            read.map_err(|problem| problem.into_response().status().as_u16())
+        };
+        assert_eq!(read("{}".to_owned()).await, Ok(Map::new()));
+        assert_eq!(read("[]".to_owned()).await, Err(422));
+        assert_eq!(read(r#"{"a": 1, "a": 2}"#.to_owned()).await, Err(422));
+        assert_eq!(
+            read(format!("{{\"a\": \"{}\"}}", "x".repeat(BODY_BYTES_MAX))).await,
+            Err(413)
+        );
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn routes() -> Vec<Route> {
             .with(&["model", "limit", "cursor"])
             .says(
                 "Prices",
-                "Past, present and to come, in the order in which they were added; amounts are per million tokens.",
+                "Past, present and to come, in the order of their ids; amounts are per million tokens.",
             ),
         Route::get(ONE, PricesRead, Answered::One("Price"), show).says("One price", ""),
         Route::post(

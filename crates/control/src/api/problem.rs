@@ -74,6 +74,14 @@ impl Problem {
         )
     }
 
+    /// The body did not arrive in time.
+    pub(super) fn too_slow(seconds: u64) -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            format!("the body did not arrive within {seconds} seconds, and nothing was changed; send it again"),
+        )
+    }
+
     /// The call cannot be understood as a whole.
     pub(super) fn unreadable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
