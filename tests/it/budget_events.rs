@@ -449,6 +449,47 @@ async fn each_user_of_a_class_tells_of_itself_and_a_budget_without_thresholds_no
 }
 
 #[tokio::test]
+async fn a_budget_tells_of_what_operators_have_set_and_not_of_what_the_owner_holds_a_key_below() {
+    let tollgate = Tollgate::start_with(Options {
+        time_zone: Some(zone_at_noon()),
+        ..Options::default()
+    })
+    .await;
+    let tenant = tollgate.tenant("Tenant", NodeLimits::default()).await;
+    let mut member = Window::person(&tollgate, Role::Member, Some(tenant)).await;
+    let every_key = Target::OfTenant(tenant, Class::Key);
+    tollgate.set_limit(every_key, 0, &budget(10_000, &[10, 50])).await;
+    let key = member.issue_key("", "laptop").await;
+    let id = member.visit("/keys").await.table(&["Name"]).links[0].clone();
+    let scope = Scope::Key(id.trim_start_matches("/keys/").parse().expect("an id"));
+    let hold_below = async |member: &mut Window, tokens: &str| {
+        let form = member.visit(&id).await.form("/console/keys/own-limits");
+        member.send(&form.fill("monthly_tokens", tokens)).await;
+        tollgate.in_force().await;
+        open_budgets(&tollgate, &scope).await;
+    };
+    let browser = tollgate.browser();
+    let spend = async |tokens| browser.post_json(CHAT_PATH, &key, &asks_for(tokens)).await.status;
+
+    hold_below(&mut member, "1000").await;
+    assert_eq!(spend(600).await, 200);
+    assert_eq!(spend(600).await, 429, "what the owner has set holds");
+    settle_down(&tollgate, "Another").await;
+    assert_eq!(told(&tollgate, &scope).await, [0_u8; 0], "6 % of the operators' budget");
+
+    hold_below(&mut member, "").await;
+    assert_eq!(spend(600).await, 200);
+    until_told(&tollgate, &scope, &[10]).await;
+    let values: Vec<u64> = events(&tollgate)
+        .await
+        .into_iter()
+        .filter(|event| event.scope == scope)
+        .map(|event| event.value)
+        .collect();
+    assert_eq!(values, [10_000]);
+}
+
+#[tokio::test]
 async fn managers_see_their_tenants_events_and_members_their_own() {
     let tollgate = Tollgate::start_with(Options {
         time_zone: Some(zone_at_noon()),

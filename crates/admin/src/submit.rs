@@ -242,7 +242,8 @@ pub fn sentence(message: &str) -> String {
         .next()
         .map(|first| first.to_uppercase().to_string())
         .unwrap_or_default();
-    let end = if message.ends_with('.') { "" } else { "." };
+    let is_whole = message.ends_with(['.', '。', '？', '！']);
+    let end = if is_whole { "" } else { t!(".", in "the end of a sentence") };
     format!("{first}{}{end}", characters.as_str())
 }
 

@@ -29,7 +29,13 @@ impl OwnLimits {
             let own = own_limit(key, *dimension, *most);
             match limits.iter_mut().find(|limit| limit.slot() == own.slot()) {
                 None => limits.push(own),
-                Some(limit) if limit.mode == Mode::Rehearse => *limit = Limit { id: limit.id, ..own },
+                Some(limit) if limit.mode == Mode::Rehearse => {
+                    *limit = Limit {
+                        id: limit.id,
+                        thresholds: limit.thresholds,
+                        ..own
+                    };
+                }
                 Some(limit) => {
                     if *most < limit.value {
                         limit.value = *most;

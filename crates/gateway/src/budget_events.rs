@@ -265,7 +265,7 @@ impl Gateway {
         let nodes: Vec<ScopeLimits> = scopes
             .iter()
             .map(|scope| {
-                let node = policy.limits_on(scope);
+                let node = policy.limits_set_on(scope);
                 let limits = node.limits.iter().filter(|limit| untold(&node, limit)).cloned();
                 ScopeLimits {
                     limits: limits.collect(),

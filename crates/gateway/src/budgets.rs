@@ -305,7 +305,7 @@ impl Budgets {
         if spent <= 0 {
             return;
         }
-        let node = policy.limits_on(&key.scope);
+        let node = policy.limits_set_on(&key.scope);
         if let Some(limit) = node.limits.iter().find(|limit| limit.id == key.limit_id) {
             let seen = Seen {
                 node: &node,

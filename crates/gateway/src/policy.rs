@@ -226,6 +226,22 @@ impl PolicySnapshot {
         known.unwrap_or_else(|| self.node_or_classes(scope.clone(), &[&self.no_limits]))
     }
 
+    /// The same as operators have set it: what the owner of a key holds it below is nothing that operators are told of.
+    pub fn limits_set_on(&self, scope: &Scope) -> ScopeLimits {
+        let key = match scope {
+            Scope::Key(id) => self.keys_by_id.get(id).filter(|key| !key.own_limits.are_none()),
+            _ => None,
+        };
+        let tenant = key.and_then(|key| self.tenants.get(&key.tenant_id));
+        match (key, tenant) {
+            (Some(key), Some(tenant)) => {
+                let node = self.node_or_classes(scope.clone(), &[&tenant.every_key]);
+                ScopeLimits::of_key(key.id, key.tenant_id, node.limits)
+            }
+            _ => self.limits_on(scope),
+        }
+    }
+
     /// Every limit in force with the node it sits on, classes spread over the nodes that are known: what budgets are
     /// loaded for and the quota tree shows.
     pub fn known_scopes(&self) -> Vec<ScopeLimits> {
