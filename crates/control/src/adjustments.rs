@@ -5,7 +5,7 @@ mod draft;
 
 use chrono::{DateTime, Duration, Utc};
 use chrono_tz::Tz;
-use domain::adjustments::{Corrected, Figures, correct};
+use domain::adjustments::{Corrected, CorrectionError, Figures, correct};
 use domain::ids::{AdjustmentId, RequestId, TenantId};
 use domain::ledger::{Adjustment, Settlement};
 use domain::management_tokens::Permission;
@@ -13,6 +13,7 @@ use domain::periods::Month;
 use domain::prices::Price;
 use domain::priority::Priority;
 use domain::reports::MonthState;
+use domain::text;
 use serde_json::{Value, json};
 use store::adjustments::{
     ADJUSTMENTS_OF_REQUEST_MAX, AdjustmentCursor, AdjustmentFilter, AdjustmentPage, insert_adjustment, of_request,
@@ -63,7 +64,7 @@ impl Correctable {
         let settlement = &self.request.entry;
         let adjusted = adjusted(&self.adjustments);
         let correction = draft.correction(settlement, adjusted, self.charged.as_ref(), &self.others)?;
-        correct(settlement, adjusted, &correction).map_err(|error| ControlError::field("", error.to_string()))
+        correct(settlement, adjusted, &correction).map_err(|error| ControlError::field("", error.text()))
     }
 }
 
@@ -244,7 +245,10 @@ impl Control {
             });
         }
         if current >= ADJUSTMENTS_OF_REQUEST_MAX {
-            let message = format!("a request has at most {ADJUSTMENTS_OF_REQUEST_MAX} adjustments");
+            let message = text!(
+                "a request has at most {count} adjustments",
+                count = ADJUSTMENTS_OF_REQUEST_MAX
+            );
             return Err(ControlError::field("", message));
         }
         correctable.adjustments = made;
@@ -289,37 +293,40 @@ impl Control {
                 When::Month(_) => "month",
                 When::At(_) => "at",
             };
-            fields.refuse(field, "an adjustment cannot count in the future");
+            fields.refuse(field, text!("an adjustment cannot count in the future"));
         }
         if draft.figures.is_zero() {
-            fields.refuse("cost", "write an amount of money, or tokens: below zero to give back");
+            fields.refuse(
+                "cost",
+                text!("write an amount of money, or tokens: below zero to give back"),
+            );
         } else if draft.figures.is_too_large() {
-            fields.refuse("cost", domain::adjustments::CorrectionError::TooLarge.to_string());
+            fields.refuse("cost", CorrectionError::TooLarge.text());
         }
         let tenant = self.store.find_tenant(draft.tenant_id).await?;
         if tenant.is_none() {
-            fields.refuse("tenant", "choose a tenant from the list");
+            fields.refuse("tenant", text!("choose a tenant from the list"));
         }
         if let Some(model) = &draft.model
             && !models::missing(&mut self.store.begin_snapshot().await?, std::slice::from_ref(model))
                 .await?
                 .is_empty()
         {
-            fields.refuse("model", "there is no such model");
+            fields.refuse("model", text!("there is no such model"));
         }
         let mut user = self.user_of(draft).await?;
         let mut key_name = None;
         if let Some(id) = draft.key_id {
             let key = self.store.find_key(id).await?;
             match key.filter(|key| key.tenant_id == draft.tenant_id) {
-                None => fields.refuse("key", "the tenant has no such key"),
+                None => fields.refuse("key", text!("the tenant has no such key")),
                 Some(key) => {
                     // A person's key is used in that person's name.
                     let owner = key.owner_id.map(|owner| (owner.to_string(), key.owner_name.clone()));
                     match (&user, owner) {
                         (None, Some(owner)) => user = Some(owner),
                         (Some((named, _)), Some((owner, _))) if *named != owner => {
-                            fields.refuse("user", "this key is somebody else's; leave the user empty");
+                            fields.refuse("user", text!("this key is somebody else's; leave the user empty"));
                         }
                         _ => {}
                     }
@@ -440,7 +447,7 @@ fn check_booking(booking: &Booking) -> Result<(String, Option<String>), ControlE
     let mut fields = Fields::default();
     let reason = fields.text("reason", &booking.reason, REASON_CHARS_MAX);
     if reason.is_empty() {
-        fields.refuse("reason", "say why, for whoever reads the ledger later");
+        fields.refuse("reason", text!("say why, for whoever reads the ledger later"));
     }
     let reference = fields.text("reference", &booking.reference, REFERENCE_CHARS_MAX);
     fields.check()?;
@@ -472,8 +479,10 @@ fn is_same(booked: &Adjustment, again: &Adjustment, when: When, zone: Tz) -> boo
 }
 
 fn booked_already() -> ControlError {
-    let message = "this form has been booked already, and says something else now; look at the adjustments, and begin \
-                   a new one if another is needed";
+    let message = text!(
+        "this form has been booked already, and says something else now; look at the adjustments, and begin a new one \
+         if another is needed"
+    );
     ControlError::field("", message)
 }
 

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::ledger::{Adjustment, Settlement};
 use crate::money::Nanos;
 use crate::prices::Price;
+use crate::text;
+use crate::text::Text;
 use crate::usage::TokenUsage;
 
 /// The most tokens of either kind that one adjustment adds or takes away.
@@ -131,24 +133,36 @@ pub struct Corrected {
 
 /// Why a request is not corrected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.text())]
 pub enum CorrectionError {
     /// It is so already.
-    #[error("these are the figures that it has now, so there is nothing to correct")]
     NothingChanges,
     /// Something of it would be below zero.
-    #[error(
-        "a request cannot be corrected below zero: with all its adjustments, tokens and cost are at least 0; write a \
-         smaller difference, or the right figures"
-    )]
     BelowZero,
     /// More than one adjustment changes.
-    #[error(
-        "this is more than one adjustment may change: at most 1,000,000,000,000 tokens and 100,000,000 of the currency"
-    )]
     TooLarge,
     /// Nobody knows by class what tokens it has now.
-    #[error("its tokens have been corrected before, so nobody knows their classes; write the right tokens by class")]
     ClassesUnknown,
+}
+
+impl CorrectionError {
+    /// The message, for a reader in any language.
+    pub fn text(self) -> Text {
+        match self {
+            Self::NothingChanges => text!("these are the figures that it has now, so there is nothing to correct"),
+            Self::BelowZero => text!(
+                "a request cannot be corrected below zero: with all its adjustments, tokens and cost are at least 0; \
+                 write a smaller difference, or the right figures"
+            ),
+            Self::TooLarge => text!(
+                "this is more than one adjustment may change: at most 1,000,000,000,000 tokens and 100,000,000 of the \
+                 currency"
+            ),
+            Self::ClassesUnknown => text!(
+                "its tokens have been corrected before, so nobody knows their classes; write the right tokens by class"
+            ),
+        }
+    }
 }
 
 /// Puts a request right that was settled like this and has adjustments that come to `adjusted`.

@@ -17,6 +17,8 @@ use domain::money::Nanos;
 use domain::periods::Month;
 use domain::prices::Price;
 use domain::reports::MonthState;
+use domain::text;
+use domain::text::Text;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
@@ -56,52 +58,52 @@ pub fn list() -> AnyView {
         };
         let (adjustments, next) = found.map_or((Vec::new(), None), |page| (page.adjustments, page.next));
         let listed = if adjustments.is_empty() {
-            table::empty("No adjustment matches.", ().into_any())
+            table::empty(t!("No adjustment matches."), ().into_any())
         } else {
             let rows = adjustments.iter().map(|named| row(named, &visit.format)).collect();
             table::table(
-                format!("The latest made first, in {} time.", visit.format.zone()),
+                t!("The latest made first, in {zone} time.", zone = visit.format.zone()),
                 &[
-                    words("Made"),
-                    words("Counts at"),
-                    words("Tenant"),
-                    words("Of"),
-                    figures("Input"),
-                    figures("Output"),
-                    figures("Amount"),
-                    words("Reason"),
-                    words("By"),
-                    words("Request"),
+                    words(t!("Made")),
+                    words(t!("Counts at")),
+                    words(t!("Tenant")),
+                    words(t!("Of", in "whom and what it concerns")),
+                    figures(t!("Input")),
+                    figures(t!("Output")),
+                    figures(t!("Amount")),
+                    words(t!("Reason")),
+                    words(t!("By", in "who did it")),
+                    words(t!("Request")),
                 ],
                 rows,
             )
         };
         let older = next.map(|cursor| {
             let href = wanted.address(Some(cursor));
-            view! { <a class="button" href=href rel="next">"Older adjustments"</a> }
+            view! { <a class="button" href=href rel="next">{t!("Older adjustments")}</a> }
         });
         let newest = wanted.after.is_some().then(|| {
             let href = wanted.address(None);
-            view! { <a class="button" href=href>"Back to the newest"</a> }
+            view! { <a class="button" href=href>{t!("Back to the newest")}</a> }
         });
         let new = visitor
             .is_operator()
-            .then(|| view! { <a class="button button-primary" href=NEW_PATH>"Adjust an account"</a> });
+            .then(|| view! { <a class="button button-primary" href=NEW_PATH>{t!("Adjust an account")}</a> });
         let csv = address(CSV_PATH, &[("tenant", &wanted.tenant), ("month", &wanted.month)]);
         let actions = view! {
-            <a class="button" href=csv download="">"Download CSV"</a>
-            <a class="button" href="/ledger">{if visitor.is_member() { "My requests" } else { "Ledger" }}</a>
+            <a class="button" href=csv download="">{t!("Download CSV")}</a>
+            <a class="button" href="/ledger">{if visitor.is_member() { t!("My requests") } else { t!("Ledger") }}</a>
             {new}
         };
         let content = view! {
-            {shell::page_head("Adjustments", LEAD, actions.into_any())}
+            {shell::page_head(t!("Adjustments"), lead(), actions.into_any())}
             {wanted.form(&visit, visitor, &problems).await?}
             {listed}
-            <nav class="pager" aria-label="Pages">
+            <nav class="pager" aria-label=t!("Pages")>
                 {newest} {older}
             </nav>
         };
-        Ok(Page::new("Adjustments", content.into_any()))
+        Ok(Page::new(t!("Adjustments"), content.into_any()))
     })
 }
 
@@ -124,8 +126,12 @@ async fn file(visit: &Visit) -> Result<UsageCsv, PageError> {
 }
 
 /// What an adjustment is, in a sentence.
-const LEAD: &str = "What was entered is never changed. An adjustment beside it puts it right, and counts in budgets, \
-                    reports and files at the time of what it corrects.";
+fn lead() -> &'static str {
+    t!(
+        "What was entered is never changed. An adjustment beside it puts it right, and counts in budgets, reports and \
+         files at the time of what it corrects."
+    )
+}
 
 /// What the list's address asks for, as text.
 struct Wanted {
@@ -149,7 +155,7 @@ impl Wanted {
             "" => None,
             text => {
                 let tenant = text.parse().ok();
-                fields.require(tenant.is_some(), "tenant", "choose a tenant from the list");
+                fields.require(tenant.is_some(), "tenant", text!("choose a tenant from the list"));
                 tenant
             }
         };
@@ -174,19 +180,19 @@ impl Wanted {
     async fn form(&self, visit: &Visit, visitor: &Visitor, problems: &[FieldError]) -> Result<AnyView, PageError> {
         let form = Filled::refused((), problems);
         let tenants = if visitor.sees_everything() {
-            let choices = tenants(visit, visitor, "All").await?;
-            form.select(Field::new("tenant", "Tenant"), &self.tenant, choices)
+            let choices = tenants(visit, visitor, t!("All")).await?;
+            form.select(Field::new("tenant", t!("Tenant")), &self.tenant, choices)
         } else {
             ().into_any()
         };
         Ok(view! {
             <form class="card" method="get" action=PATH>
                 <div class="filters">
-                    {form.text(Field::new("month", "Counts in month").month(), &self.month)}
+                    {form.text(Field::new("month", t!("Counts in month")).month(), &self.month)}
                     {tenants}
                     <div class="actions">
-                        <button class="button" type="submit">"Show"</button>
-                        <a class="button" href=PATH>"Clear"</a>
+                        <button class="button" type="submit">{t!("Show")}</button>
+                        <a class="button" href=PATH>{t!("Clear")}</a>
                     </div>
                 </div>
             </form>
@@ -223,7 +229,7 @@ fn row(named: &Named<Adjustment>, format: &Format) -> AnyView {
     let of = [user, key, model].into_iter().flatten().collect::<Vec<_>>().join(", ");
     let request = adjustment.request_id.map(|id| {
         let href = format!("/ledger/{id}");
-        view! { <a href=href>"See request"</a> }
+        view! { <a href=href>{t!("See request")}</a> }
     });
     view! {
         <tr>
@@ -291,21 +297,21 @@ pub fn of_request(settlement: &Settlement, adjustments: &[Adjustment], format: &
     let now = Figures::of_settlement(settlement) + adjusted(adjustments);
     view! {
         <section class="card">
-            <h2>"Adjustments"</h2>
+            <h2>{t!("Adjustments")}</h2>
             {facts(vec![
-                ("Corrected cost", view! { <strong>{format.exact(now.cost_nanos)}</strong> }.into_any()),
-                ("Corrected input", format::signed_count(now.input_tokens).into_any()),
-                ("Corrected output", format::signed_count(now.output_tokens).into_any()),
+                (t!("Corrected cost"), view! { <strong>{format.exact(now.cost_nanos)}</strong> }.into_any()),
+                (t!("Corrected input"), format::signed_count(now.input_tokens).into_any()),
+                (t!("Corrected output"), format::signed_count(now.output_tokens).into_any()),
             ])}
             {table::table(
-                format!("In the order in which they were made, in {} time.", format.zone()),
+                t!("In the order in which they were made, in {zone} time.", zone = format.zone()),
                 &[
-                    words("Made"),
-                    figures("Input"),
-                    figures("Output"),
-                    figures("Amount"),
-                    words("Reason"),
-                    words("By"),
+                    words(t!("Made")),
+                    figures(t!("Input")),
+                    figures(t!("Output")),
+                    figures(t!("Amount")),
+                    words(t!("Reason")),
+                    words(t!("By", in "who did it")),
                 ],
                 rows,
             )}
@@ -318,7 +324,7 @@ pub fn of_request(settlement: &Settlement, adjustments: &[Adjustment], format: &
 pub fn correct_link(visitor: &Visitor, id: RequestId) -> AnyView {
     visitor
         .is_operator()
-        .then(|| view! { <a class="button" href=correct_path(&id.to_string())>"Correct this request"</a> })
+        .then(|| view! { <a class="button" href=correct_path(&id.to_string())>{t!("Correct this request")}</a> })
         .into_any()
 }
 
@@ -356,15 +362,15 @@ pub fn correct() -> AnyView {
         });
         let content = view! {
             {shell::page_head(
-                "Correct a request",
-                "The entry stays as it is. An adjustment is booked beside it, at the time of the request.",
+                t!("Correct a request"),
+                t!("The entry stays as it is. An adjustment is booked beside it, at the time of the request."),
                 ().into_any(),
             )}
             {as_it_is(&correctable, &visit.format)}
             {correction_form(id, &text, &problems, &correctable, &visit.format)}
             {confirm}
         };
-        Ok(Page::new("Correct a request", content.into_any()))
+        Ok(Page::new(t!("Correct a request"), content.into_any()))
     })
 }
 
@@ -376,7 +382,7 @@ fn shown<T>(previewed: Option<Result<T, ControlError>>) -> Result<(Option<T>, Ve
         Some(Err(ControlError::Invalid(problems))) => {
             let said = problems
                 .into_iter()
-                .map(|problem| FieldError::new(problem.field, sentence(&language::text(&problem.message))));
+                .map(|problem| FieldError::new(problem.field, Text::word(sentence(&language::text(&problem.message)))));
             Ok((None, said.collect()))
         }
         Some(Err(error)) => Err(error.into()),
@@ -421,27 +427,27 @@ fn as_it_is(correctable: &Correctable, format: &Format) -> AnyView {
     let now = correctable.now();
     let mut rows = vec![
         (
-            "Request",
+            t!("Request"),
             view! { <a href=href>{request.identity.id.to_string()}</a> }.into_any(),
         ),
         (
-            "Tenant",
+            t!("Tenant"),
             named
                 .tenant_name
                 .clone()
                 .unwrap_or_else(|| request.identity.tenant_id.to_string())
                 .into_any(),
         ),
-        ("Admitted", format.time(request.admitted_at).into_any()),
-        ("Ending", format::words(request.outcome.as_str()).into_any()),
-        ("Settled at", format.exact(request.cost_nanos).into_any()),
+        (t!("Admitted"), format.time(request.admitted_at).into_any()),
+        (t!("Ending"), crate::words::outcome(request.outcome).into_any()),
+        (t!("Settled at"), format.exact(request.cost_nanos).into_any()),
     ];
     if !correctable.adjustments.is_empty() {
         let count = correctable.adjustments.len() as u64;
-        let made = format::counted(count, "adjustment", "adjustments");
+        let cost = format.exact(now.cost_nanos);
         rows.push((
-            "With what was adjusted",
-            format!("{} ({made})", format.exact(now.cost_nanos)).into_any(),
+            t!("With what was adjusted"),
+            tn!(count, "{cost} ({n} adjustment)", "{cost} ({n} adjustments)", cost).into_any(),
         ));
     }
     view! { <section class="card">{facts(rows)}</section> }.into_any()
@@ -459,55 +465,60 @@ fn correction_form(
     let tokens = |name, label: &str, settled: u64| {
         Field::new(name, label)
             .whole()
-            .hint(format!("Settled: {}", format::count(settled)))
+            .hint(t!("Settled: {count}", count = format::count(settled)))
     };
     let currency = format.currency();
     view! {
         {form.summary()}
         <form class="form form-wide" method="get" action=correct_path(&id.to_string())>
             <fieldset>
-                <legend>"What is right"</legend>
+                <legend>{t!("What is right")}</legend>
                 <p class="quiet">
-                    "Write what you know. Tokens that you leave empty are right as they were settled. The cost follows from \
-                     tokens and price unless you write it. For a request that never ran, write 0 for all input, output and cost."
+                    {t!(
+                        "Write what you know. Tokens that you leave empty are right as they were settled. The cost \
+                         follows from tokens and price unless you write it. For a request that never ran, write 0 for \
+                         all input, output and cost."
+                    )}
                 </p>
                 <div class="field-row">
-                    {form.text(tokens("input_fresh", "Fresh input", usage.input_fresh_tokens), &text.input_fresh)}
-                    {form.text(tokens("output", "Output", usage.output_tokens), &text.output)}
+                    {form.text(tokens("input_fresh", t!("Fresh input"), usage.input_fresh_tokens), &text.input_fresh)}
+                    {form.text(tokens("output", t!("Output"), usage.output_tokens), &text.output)}
                     {form.text(
-                        Field::new("cost", format!("Cost ({currency})")).amount().hint("Empty: tokens at the price below."),
+                        Field::new("cost", t!("Cost ({currency})", currency))
+                            .amount()
+                            .hint(t!("Empty: tokens at the price below.")),
                         &text.cost,
                     )}
                 </div>
                 <div class="field-row">
-                    {form.text(tokens("cache_read", "Cache read", usage.cache_read_tokens), &text.cache_read)}
+                    {form.text(tokens("cache_read", t!("Cache read"), usage.cache_read_tokens), &text.cache_read)}
                     {form.text(
-                        tokens("cache_write_5m", "Cache write, 5 minutes", usage.cache_write_5m_tokens),
+                        tokens("cache_write_5m", t!("Cache write, 5 minutes"), usage.cache_write_5m_tokens),
                         &text.cache_write_5m,
                     )}
                     {form.text(
-                        tokens("cache_write_1h", "Cache write, 1 hour", usage.cache_write_1h_tokens),
+                        tokens("cache_write_1h", t!("Cache write, 1 hour"), usage.cache_write_1h_tokens),
                         &text.cache_write_1h,
                     )}
                 </div>
                 {form.select(
-                    Field::new("price", "Price").hint("Per million tokens: input and output."),
+                    Field::new("price", t!("Price")).hint(t!("Per million tokens: input and output.")),
                     &text.price,
                     prices(correctable, format),
                 )}
             </fieldset>
             <fieldset>
-                <legend>"Or the difference"</legend>
-                <p class="quiet">"Below zero gives back: -0.25."</p>
+                <legend>{t!("Or the difference")}</legend>
+                <p class="quiet">{t!("Below zero gives back: -0.25.")}</p>
                 <div class="field-row">
-                    {form.text(Field::new("input_by", "Input tokens"), &text.input_by)}
-                    {form.text(Field::new("output_by", "Output tokens"), &text.output_by)}
-                    {form.text(Field::new("cost_by", format!("Amount ({currency})")), &text.cost_by)}
+                    {form.text(Field::new("input_by", t!("Input tokens")), &text.input_by)}
+                    {form.text(Field::new("output_by", t!("Output tokens")), &text.output_by)}
+                    {form.text(Field::new("cost_by", t!("Amount ({currency})", currency)), &text.cost_by)}
                 </div>
             </fieldset>
             <div class="actions">
-                <button class="button button-primary" type="submit">"Show what changes"</button>
-                <a class="button" href=format!("/ledger/{id}")>"Cancel"</a>
+                <button class="button button-primary" type="submit">{t!("Show what changes")}</button>
+                <a class="button" href=format!("/ledger/{id}")>{t!("Cancel")}</a>
             </div>
         </form>
     }
@@ -520,11 +531,16 @@ fn prices(correctable: &Correctable, format: &Format) -> Vec<(String, String)> {
             format.bare_rate(price.rates.input_nanos_per_mtok),
             format.bare_rate(price.rates.output_nanos_per_mtok),
         );
-        format!("{input} and {output}, from {}", format.minute(price.valid_from))
+        t!(
+            "{input} and {output}, from {since}",
+            input,
+            output,
+            since = format.minute(price.valid_from)
+        )
     };
     let charged = match &correctable.charged {
-        Some(price) => format!("As charged: {}", rates(price)),
-        None => "As charged: without a price".to_owned(),
+        Some(price) => t!("As charged: {rates}", rates = rates(price)),
+        None => t!("As charged: without a price").to_owned(),
     };
     let others = correctable
         .others
@@ -556,7 +572,7 @@ fn confirm_correction(
     };
     let cost_row = view! {
         <tr>
-            <th scope="row">"Cost"</th>
+            <th scope="row">{t!("Cost")}</th>
             <td class="number">{format.exact(settled.cost_nanos)}</td>
             <td class="number">{signed_money(adjusted.cost_nanos, format)}</td>
             <td class="number"><strong>{signed_money(corrected.difference.cost_nanos, format)}</strong></td>
@@ -564,8 +580,8 @@ fn confirm_correction(
         </tr>
     };
     let rows = vec![
-        count_row("Input tokens", |figures| figures.input_tokens),
-        count_row("Output tokens", |figures| figures.output_tokens),
+        count_row(t!("Input tokens"), |figures| figures.input_tokens),
+        count_row(t!("Output tokens"), |figures| figures.output_tokens),
         cost_row.into_any(),
     ];
     let version = form.values.version.clone();
@@ -577,15 +593,15 @@ fn confirm_correction(
         .collect_view();
     view! {
         <section class="card" id="confirm">
-            <h2>"What changes"</h2>
+            <h2>{t!("What changes")}</h2>
             {table::table(
-                "Nothing is booked yet.",
+                t!("Nothing is booked yet."),
                 &[
-                    words("Figure"),
-                    figures("Settled"),
-                    figures("Adjusted before"),
-                    figures("This adjustment"),
-                    figures("Afterwards"),
+                    words(t!("Figure")),
+                    figures(t!("Settled", in "figures")),
+                    figures(t!("Adjusted before")),
+                    figures(t!("This adjustment")),
+                    figures(t!("Afterwards")),
                 ],
                 rows,
             )}
@@ -597,7 +613,7 @@ fn confirm_correction(
                 {hidden}
                 {why_fields(form, &form.values.why)}
                 <div class="actions">
-                    <button class="button button-primary" type="submit">"Book this adjustment"</button>
+                    <button class="button button-primary" type="submit">{t!("Book this adjustment")}</button>
                 </div>
             </form>
         </section>
@@ -610,17 +626,18 @@ fn month_notice(touched: TouchedMonth) -> AnyView {
     let month = format::month_name(touched.month);
     match touched.state {
         MonthState::Open => {
-            view! { <p>{format!("It counts in {month}, in budgets and in the report.")}</p> }.into_any()
+            view! { <p>{t!("It counts in {month}, in budgets and in the report.", month)}</p> }.into_any()
         }
         MonthState::Closing => view! {
-            <p class="notice notice-warning">{format!("It counts in {month}, which is over: its report changes.")}</p>
+            <p class="notice notice-warning">{t!("It counts in {month}, which is over: its report changes.", month)}</p>
         }
         .into_any(),
         MonthState::Final => view! {
             <p class="notice notice-warning">
-                {format!(
-                    "It counts in {month}, whose report is final: the report changes, and no longer agrees with copies and \
-                     invoices that were made of it."
+                {t!(
+                    "It counts in {month}, whose report is final: the report changes, and no longer agrees with copies \
+                     and invoices that were made of it.",
+                    month
                 )}
             </p>
         }
@@ -658,15 +675,17 @@ pub fn new() -> AnyView {
         });
         let content = view! {
             {shell::page_head(
-                "Adjust an account",
-                "A credit, a correction by a provider's invoice, anything that no single request is about. To correct a \
-                 request, begin at its page in the ledger.",
+                t!("Adjust an account"),
+                t!(
+                    "A credit, a correction by a provider's invoice, anything that no single request is about. To \
+                     correct a request, begin at its page in the ledger."
+                ),
                 ().into_any(),
             )}
             {adjustment_form(&visit, visitor, &text, &problems).await?}
             {confirm}
         };
-        Ok(Page::new("Adjust an account", content.into_any()))
+        Ok(Page::new(t!("Adjust an account"), content.into_any()))
     })
 }
 
@@ -707,55 +726,56 @@ async fn adjustment_form(
 ) -> Result<AnyView, PageError> {
     let form = Filled::refused((), problems);
     let (currency, zone) = (visit.format.currency(), visit.format.zone());
-    let tenants = tenants(visit, visitor, "Choose").await?;
+    let tenants = tenants(visit, visitor, t!("Choose", in "from a list")).await?;
     let models = visit.state.control.models(&visitor.actor, visit.now()).await?;
-    let models = std::iter::once((String::new(), "None in particular".to_owned()))
+    let models = std::iter::once((String::new(), t!("None in particular").to_owned()))
         .chain(models.into_iter().map(|row| (row.model.name.clone(), row.model.name)))
         .collect();
     Ok(view! {
         {form.summary()}
         <form class="form form-wide" method="get" action=NEW_PATH>
             <fieldset>
-                <legend>"Whose"</legend>
+                <legend>{t!("Whose")}</legend>
                 <div class="field-row">
-                    {form.select(Field::new("tenant", "Tenant"), &text.tenant, tenants)}
-                    {form.select(Field::new("model", "Model"), &text.model, models)}
+                    {form.select(Field::new("tenant", t!("Tenant")), &text.tenant, tenants)}
+                    {form.select(Field::new("model", t!("Model")), &text.model, models)}
                 </div>
                 <div class="field-row">
                     {form.text(
-                        Field::new("key", "Key's id").hint("Empty: no key's budget and use is concerned."),
+                        Field::new("key", t!("Key's id")).hint(t!("Empty: no key's budget and use is concerned.")),
                         &text.key,
                     )}
                     {form.text(
-                        Field::new("user", "User").hint("A person's e-mail address, or an end user's name. Empty: no user's."),
+                        Field::new("user", t!("User"))
+                            .hint(t!("A person's e-mail address, or an end user's name. Empty: no user's.")),
                         &text.user,
                     )}
                 </div>
             </fieldset>
             <fieldset>
-                <legend>"When it counts"</legend>
+                <legend>{t!("When it counts")}</legend>
                 <div class="field-row">
                     {form.text(
-                        Field::new("month", "Month")
+                        Field::new("month", t!("Month"))
                             .month()
-                            .hint("This month: it counts now. Another month: at its beginning."),
+                            .hint(t!("This month: it counts now. Another month: at its beginning.")),
                         &text.month,
                     )}
-                    {form.text(Field::new("at", format!("Or an instant ({zone})")).instant(), &text.at)}
+                    {form.text(Field::new("at", t!("Or an instant ({zone})", zone)).instant(), &text.at)}
                 </div>
             </fieldset>
             <fieldset>
-                <legend>"How much"</legend>
-                <p class="quiet">"Below zero gives back: -25."</p>
+                <legend>{t!("How much")}</legend>
+                <p class="quiet">{t!("Below zero gives back: -25.")}</p>
                 <div class="field-row">
-                    {form.text(Field::new("cost", format!("Amount ({currency})")), &text.cost)}
-                    {form.text(Field::new("input_tokens", "Input tokens"), &text.input_tokens)}
-                    {form.text(Field::new("output_tokens", "Output tokens"), &text.output_tokens)}
+                    {form.text(Field::new("cost", t!("Amount ({currency})", currency)), &text.cost)}
+                    {form.text(Field::new("input_tokens", t!("Input tokens")), &text.input_tokens)}
+                    {form.text(Field::new("output_tokens", t!("Output tokens")), &text.output_tokens)}
                 </div>
             </fieldset>
             <div class="actions">
-                <button class="button button-primary" type="submit">"Show what changes"</button>
-                <a class="button" href=PATH>"Cancel"</a>
+                <button class="button button-primary" type="submit">{t!("Show what changes")}</button>
+                <a class="button" href=PATH>{t!("Cancel")}</a>
             </div>
         </form>
     }
@@ -764,8 +784,8 @@ async fn adjustment_form(
 
 fn confirm_adjustment(form: &Filled<AdjustForm>, preview: &AdjustmentPreview, format: &Format) -> AnyView {
     let user = match &preview.user {
-        None => "none".to_owned(),
-        Some((id, None)) => format!("{id} (end user)"),
+        None => t!("none").to_owned(),
+        Some((id, None)) => t!("{id} (end user)", id),
         Some((_, Some(name))) => name.clone(),
     };
     let hidden = adjustment_fields(&form.values.text)
@@ -774,26 +794,26 @@ fn confirm_adjustment(form: &Filled<AdjustForm>, preview: &AdjustmentPreview, fo
         .collect_view();
     view! {
         <section class="card" id="confirm">
-            <h2>"What changes"</h2>
+            <h2>{t!("What changes")}</h2>
             {facts(vec![
-                ("Tenant", preview.tenant_name.clone().into_any()),
-                ("User", user.into_any()),
-                ("Key", preview.key_name.clone().unwrap_or_else(|| "none".to_owned()).into_any()),
-                ("Model", preview.model.clone().unwrap_or_else(|| "none".to_owned()).into_any()),
-                ("Counts at", format.time(preview.admitted_at).into_any()),
+                (t!("Tenant"), preview.tenant_name.clone().into_any()),
+                (t!("User"), user.into_any()),
+                (t!("Key"), preview.key_name.clone().unwrap_or_else(|| t!("none").to_owned()).into_any()),
+                (t!("Model"), preview.model.clone().unwrap_or_else(|| t!("none").to_owned()).into_any()),
+                (t!("Counts at"), format.time(preview.admitted_at).into_any()),
                 (
-                    "Amount",
+                    t!("Amount"),
                     view! { <strong>{signed_money(preview.figures.cost_nanos, format)}</strong> }.into_any(),
                 ),
-                ("Input tokens", signed(preview.figures.input_tokens).into_any()),
-                ("Output tokens", signed(preview.figures.output_tokens).into_any()),
+                (t!("Input tokens"), signed(preview.figures.input_tokens).into_any()),
+                (t!("Output tokens"), signed(preview.figures.output_tokens).into_any()),
             ])}
             {month_notice(preview.month)}
             {form.summary()}
             <form class="form" method="post" action=BookAdjustment::PATH>
                 {hidden} {why_fields(form, &form.values.why)}
                 <div class="actions">
-                    <button class="button button-primary" type="submit">"Book this adjustment"</button>
+                    <button class="button button-primary" type="submit">{t!("Book this adjustment")}</button>
                 </div>
             </form>
         </section>
@@ -805,11 +825,11 @@ fn why_fields<F>(form: &Filled<F>, why: &WhyForm) -> AnyView {
     view! {
         <input type="hidden" name="id" value=why.id.clone() />
         {form.text(
-            Field::new("reason", "Reason").required().hint("The tenant sees it."),
+            Field::new("reason", t!("Reason")).required().hint(t!("The tenant sees it.")),
             &why.reason,
         )}
         {form.text(
-            Field::new("reference", "Reference").hint("A ticket, credit note or invoice, if there is one."),
+            Field::new("reference", t!("Reference")).hint(t!("A ticket, credit note or invoice, if there is one.")),
             &why.reference,
         )}
     }
@@ -865,8 +885,12 @@ pub struct AdjustForm {
 }
 
 /// What an operator is told who corrects what somebody else has just corrected.
-const ADJUSTED_MEANWHILE: &str = "Somebody else has adjusted this request meanwhile, and nothing was booked. Open the request \
-                                  again: its page has their adjustment, and a correction from there is made beside it.";
+fn adjusted_meanwhile() -> &'static str {
+    t!(
+        "Somebody else has adjusted this request meanwhile, and nothing was booked. Open the request again: its page \
+         has their adjustment, and a correction from there is made beside it."
+    )
+}
 
 /// Corrects a request.
 #[server(prefix = "/console", endpoint = "ledger/correct")]
@@ -886,10 +910,10 @@ pub async fn correct_request(#[server(flatten)] form: CorrectForm) -> Result<(),
             match on_the_form(booked.await) {
                 Ok(_) => {}
                 // To book it all the same would be a second correction, and not a change of the first.
-                Err(ControlError::Conflict { .. }) => return Err(Refused::Form(ADJUSTED_MEANWHILE.to_owned())),
+                Err(ControlError::Conflict { .. }) => return Err(Refused::Form(adjusted_meanwhile().to_owned())),
                 Err(error) => return Err(error.into()),
             }
-            Ok::<_, Refused>(Done::say(format!("/ledger/{id}"), "The adjustment was booked."))
+            Ok::<_, Refused>(Done::say(format!("/ledger/{id}"), t!("The adjustment was booked.")))
         },
     )
     .await
@@ -909,7 +933,7 @@ pub async fn book_adjustment(#[server(flatten)] form: AdjustForm) -> Result<(), 
             let control = &visit.state.control;
             let booked = control.book_adjustment(visit.actor()?, &draft, &booking, visit.now());
             on_the_form(booked.await)?;
-            Ok::<_, Refused>(Done::say(PATH, "The adjustment was booked."))
+            Ok::<_, Refused>(Done::say(PATH, t!("The adjustment was booked.")))
         },
     )
     .await

@@ -10,6 +10,7 @@ use domain::limits::{Dimension, Scope};
 use domain::money::Nanos;
 use domain::prices::Price;
 use domain::refusals::RefusalCode;
+use domain::text;
 use leptos::prelude::*;
 
 use crate::error::PageError;
@@ -35,7 +36,11 @@ pub fn list() -> AnyView {
     page::behind_the_door(|visit| async move {
         let visitor = visit.visitor()?;
         let wanted = Wanted::of(&visit);
-        let title = if visitor.is_member() { "My requests" } else { "Ledger" };
+        let title = if visitor.is_member() {
+            t!("My requests")
+        } else {
+            t!("Ledger")
+        };
         let (entries, problems) = match wanted.filter(&visit.format) {
             Ok(filter) => (wanted.entries(&visit, visitor, &filter).await?, Vec::new()),
             Err(ControlError::Invalid(problems)) => (
@@ -50,51 +55,51 @@ pub fn list() -> AnyView {
         let rows: Vec<AnyView> = entries.entries.iter().map(|named| row(named, &visit.format)).collect();
         let listed = if rows.is_empty() {
             table::empty(
-                "No entry matches. Widen the time, or take a filter away.",
-                view! { <a class="button" href="/ledger">"Show everything"</a> }.into_any(),
+                t!("No entry matches. Widen the time, or take a filter away."),
+                view! { <a class="button" href="/ledger">{t!("Show everything")}</a> }.into_any(),
             )
         } else {
             table::table(
-                format!("The newest first, in {} time.", visit.format.zone()),
+                t!("The newest first, in {zone} time.", zone = visit.format.zone()),
                 &[
-                    words("Time"),
-                    words("Ending"),
-                    words("Tenant"),
-                    words("Key"),
-                    words("Model"),
-                    figures("Input"),
-                    figures("Output"),
-                    figures("Cost"),
-                    figures("Duration"),
+                    words(t!("Time")),
+                    words(t!("Ending")),
+                    words(t!("Tenant")),
+                    words(t!("Key")),
+                    words(t!("Model")),
+                    figures(t!("Input")),
+                    figures(t!("Output")),
+                    figures(t!("Cost")),
+                    figures(t!("Duration")),
                 ],
                 rows,
             )
         };
         let older = entries.next.map(|cursor| {
             let href = wanted.address(Some(cursor));
-            view! { <a class="button" href=href rel="next">"Older entries"</a> }
+            view! { <a class="button" href=href rel="next">{t!("Older entries")}</a> }
         });
         let newest = wanted.after.is_some().then(|| {
             let href = wanted.address(None);
-            view! { <a class="button" href=href>"Back to the newest"</a> }
+            view! { <a class="button" href=href>{t!("Back to the newest")}</a> }
         });
         let kept = visit.state.control.entries_kept_from().await?.map(|from| {
-            let text = format!(
-                "Entries before {} are no longer kept; reports still count them.",
-                visit.format.minute(from)
+            let text = t!(
+                "Entries before {from} are no longer kept; reports still count them.",
+                from = visit.format.minute(from)
             );
             view! { <p class="quiet">{text}</p> }
         });
         let content = view! {
             {shell::page_head(
                 title,
-                "Every request leaves one entry here: what it used and cost, or why it was refused.",
-                view! { <a class="button" href=adjustments::PATH>"Adjustments"</a> }.into_any(),
+                t!("Every request leaves one entry here: what it used and cost, or why it was refused."),
+                view! { <a class="button" href=adjustments::PATH>{t!("Adjustments")}</a> }.into_any(),
             )}
             {wanted.form(&visit, visitor, &problems).await?}
             {listed}
             {kept}
-            <nav class="pager" aria-label="Pages">
+            <nav class="pager" aria-label=t!("Pages")>
                 {newest} {older}
             </nav>
         };
@@ -134,7 +139,7 @@ impl Wanted {
             _ => (None, None),
         };
         if !self.value("ending").is_empty() && outcome.is_none() && code.is_none() {
-            fields.refuse("ending", "choose an ending from the list");
+            fields.refuse("ending", text!("choose an ending from the list"));
         }
         let request = self.value("request").trim();
         let request = if request.is_empty() {
@@ -142,7 +147,7 @@ impl Wanted {
         } else {
             let parsed = request.parse::<RequestId>().ok();
             if parsed.is_none() {
-                fields.refuse("request", "write the request's whole id");
+                fields.refuse("request", text!("write the request's whole id"));
             }
             parsed
         };
@@ -152,7 +157,7 @@ impl Wanted {
         } else {
             let parsed = key.parse::<KeyId>().ok();
             if parsed.is_none() {
-                fields.refuse("key", "write the key's whole id, as in the address of its page");
+                fields.refuse("key", text!("write the key's whole id, as in the address of its page"));
             }
             parsed
         };
@@ -165,7 +170,7 @@ impl Wanted {
                 .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
                 .filter(|(name, _)| !name.is_empty());
             if parsed.is_none() {
-                fields.refuse("tag", "write a tag's name and value, such as project=search");
+                fields.refuse("tag", text!("write a tag's name and value, such as project=search"));
             }
             parsed
         };
@@ -239,14 +244,14 @@ impl Wanted {
         let any = |text: &str| std::iter::once((String::new(), text.to_owned()));
         let tenants = if visitor.sees_everything() {
             let tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
-            let choices = any("All")
+            let choices = any(t!("All"))
                 .chain(
                     tenants
                         .iter()
                         .map(|tenant| (tenant.row.tenant.id.to_string(), tenant.row.tenant.name.clone())),
                 )
                 .collect();
-            form.select(Field::new("tenant", "Tenant"), self.value("tenant"), choices)
+            form.select(Field::new("tenant", t!("Tenant")), self.value("tenant"), choices)
         } else {
             ().into_any()
         };
@@ -262,25 +267,25 @@ impl Wanted {
         if !chosen.is_empty() && !models.contains(&chosen) {
             models.push(chosen.clone());
         }
-        let models = any("All")
+        let models = any(t!("All"))
             .chain(models.into_iter().map(|name| (name.clone(), name)))
             .collect();
         let kinds = vec![
-            (String::new(), "Both".to_owned()),
-            ("settlement".to_owned(), "Ran".to_owned()),
-            ("rejection".to_owned(), "Refused".to_owned()),
+            (String::new(), t!("Both", in "kinds of ledger entries").to_owned()),
+            ("settlement".to_owned(), t!("Ran").to_owned()),
+            ("rejection".to_owned(), t!("Refused").to_owned()),
         ];
-        let endings = any("All")
+        let endings = any(t!("All"))
             .chain(Outcome::ALL.map(|outcome| {
                 (
                     format!("outcome:{}", outcome.as_str()),
-                    format!("ran: {}", format::words(outcome.as_str())),
+                    t!("ran: {outcome}", outcome = crate::words::outcome(outcome)),
                 )
             }))
             .chain(RefusalCode::ALL.map(|code| {
                 (
                     format!("code:{code}"),
-                    format!("refused: {}", format::words(code.as_str())),
+                    t!("refused: {why}", why = crate::words::refusal(code)),
                 )
             }))
             .collect();
@@ -289,23 +294,23 @@ impl Wanted {
         Ok(view! {
             <form class="card" method="get" action="/ledger">
                 <div class="filters">
-                    {form.select(Field::new("kind", "Kind"), self.value("kind"), kinds)}
+                    {form.select(Field::new("kind", t!("Kind")), self.value("kind"), kinds)}
                     {tenants}
-                    {form.select(Field::new("model", "Model"), &chosen, models)}
-                    {form.select(Field::new("ending", "Ending"), self.value("ending"), endings)}
+                    {form.select(Field::new("model", t!("Model")), &chosen, models)}
+                    {form.select(Field::new("ending", t!("Ending")), self.value("ending"), endings)}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Show"</button>
-                        <a class="button" href="/ledger">"Clear"</a>
+                        <button class="button button-primary" type="submit">{t!("Show")}</button>
+                        <a class="button" href="/ledger">{t!("Clear")}</a>
                     </div>
                 </div>
                 <details open=is_open>
-                    <summary>"Time, tag, key, request"</summary>
+                    <summary>{t!("Time, tag, key, request")}</summary>
                     <div class="filters">
-                        {form.text(Field::new("from", format!("From ({zone})")).instant(), self.value("from"))}
-                        {form.text(Field::new("until", format!("Until ({zone})")).instant(), self.value("until"))}
-                        {form.text(Field::new("tag", "Tag").placeholder("project=search"), self.value("tag"))}
-                        {form.text(Field::new("key", "Key's id"), self.value("key"))}
-                        {form.text(Field::new("request", "Request's id"), self.value("request"))}
+                        {form.text(Field::new("from", t!("From ({zone})", zone)).instant(), self.value("from"))}
+                        {form.text(Field::new("until", t!("Until ({zone})", zone)).instant(), self.value("until"))}
+                        {form.text(Field::new("tag", t!("Tag")).placeholder("project=search"), self.value("tag"))}
+                        {form.text(Field::new("key", t!("Key's id")), self.value("key"))}
+                        {form.text(Field::new("request", t!("Request's id")), self.value("request"))}
                     </div>
                 </details>
             </form>
@@ -336,10 +341,10 @@ fn row(named: &Named<LedgerEntry>, format: &Format) -> AnyView {
         ),
         LedgerEntry::Rejection(entry) => {
             let times = (entry.refusal_count > 1).then(|| {
-                view! { " " <small>{format!("{} times", format::signed_count(entry.refusal_count))}</small> }
+                view! { " " <small>{t!("{n} times", n = format::signed_count(entry.refusal_count))}</small> }
             });
             (
-                view! { {badge(format::words(entry.code.as_str()), Tone::Warning)} {times} }.into_any(),
+                view! { {badge(crate::words::refusal(entry.code), Tone::Warning)} {times} }.into_any(),
                 String::new(),
                 String::new(),
                 String::new(),
@@ -386,7 +391,7 @@ fn outcome_badge(outcome: Outcome) -> AnyView {
         Outcome::ClientClosed | Outcome::Abandoned => Tone::Quiet,
         Outcome::UpstreamError | Outcome::TimedOut | Outcome::GatewayError => Tone::Bad,
     };
-    badge(format::words(outcome.as_str()), tone)
+    badge(crate::words::outcome(outcome), tone)
 }
 
 /// One entry in full.
@@ -410,7 +415,7 @@ pub fn entry() -> AnyView {
             }
             LedgerEntry::Rejection(entry) => rejection(&named, entry, &visit.format),
         };
-        Ok(Page::new(format!("Request {id}"), content))
+        Ok(Page::new(t!("Request {id}", id), content))
     })
 }
 
@@ -469,61 +474,69 @@ fn settlement(
     let attempts = (!entry.attempts.is_empty()).then(|| {
         view! {
             <section class="card">
-                <h2>"Attempts"</h2>
+                <h2>{t!("Attempts")}</h2>
                 {table::table(
-                    "In order; the last one is the one that counted.",
-                    &[words("Model's name there"), figures("Status"), words("Error"), figures("First byte")],
+                    t!("In order; the last one is the one that counted."),
+                    &[
+                        words(t!("Model's name there")),
+                        figures(t!("Status", in "of an HTTP answer")),
+                        words(t!("Error")),
+                        figures(t!("First byte")),
+                    ],
                     entry.attempts.iter().map(attempt_row).collect(),
                 )}
             </section>
         }
     });
     let mut details = vec![(
-        "Status",
+        t!("Status", in "of an HTTP answer"),
         entry
             .status
-            .map_or("none was sent".to_owned(), |status| status.to_string())
+            .map_or(t!("none was sent").to_owned(), |status| status.to_string())
             .into_any(),
     )];
     // Tenants are not told who serves a model.
     if let Some(upstream_model) = &entry.upstream_model {
-        details.push(("Upstream", upstream.unwrap_or_default().into_any()));
-        details.push(("Model at the upstream", upstream_model.clone().into_any()));
+        details.push((t!("Upstream"), upstream.unwrap_or_default().into_any()));
+        details.push((t!("Model at the upstream"), upstream_model.clone().into_any()));
     }
     if let Some(id) = &entry.upstream_request_id {
-        details.push(("Provider's request id", id.clone().into_any()));
+        details.push((t!("Provider's request id"), id.clone().into_any()));
     }
     details.extend([
-        ("Waited in the queue", format::duration_ms(entry.queue_ms).into_any()),
         (
-            "First byte",
+            t!("Waited in the queue"),
+            format::duration_ms(entry.queue_ms).into_any(),
+        ),
+        (
+            t!("First byte"),
             entry
                 .first_byte_ms
-                .map_or("none".to_owned(), format::duration_ms)
+                .map_or(t!("none").to_owned(), format::duration_ms)
                 .into_any(),
         ),
-        ("Duration", format::duration_ms(entry.total_ms).into_any()),
-        ("Settled", format.time(entry.settled_at).into_any()),
+        (t!("Duration"), format::duration_ms(entry.total_ms).into_any()),
+        (t!("Settled", in "time"), format.time(entry.settled_at).into_any()),
     ]);
     let unpriced = entry.is_unpriced.then(|| {
         view! {
-            <p class="notice notice-warning">"The model had no price, so the fallback price was charged."</p>
+            <p class="notice notice-warning">{t!("The model had no price, so the fallback price was charged.")}</p>
         }
     });
     let mut costs = vec![
         (
-            "Cost",
+            t!("Cost"),
             view! { <strong>{format.exact(entry.cost_nanos)}</strong> }.into_any(),
         ),
-        ("Expected", format.cost(entry.expected_cost_nanos).into_any()),
-        ("Ceiling held", format.cost(entry.ceiling_cost_nanos).into_any()),
+        (t!("Expected"), format.cost(entry.expected_cost_nanos).into_any()),
+        (t!("Ceiling held"), format.cost(entry.ceiling_cost_nanos).into_any()),
     ];
     if entry.overrun_nanos != Nanos::ZERO {
-        costs.push(("Above the ceiling", format.cost(entry.overrun_nanos).into_any()));
+        costs.push((t!("Above the ceiling"), format.cost(entry.overrun_nanos).into_any()));
     }
     view! {
         {shell::page_head(
-            "A request that ran",
+            t!("A request that ran"),
             format.time(entry.admitted_at),
             view! { {outcome_badge(entry.outcome)} {correct} }.into_any(),
         )}
@@ -531,30 +544,30 @@ fn settlement(
         {adjustments::of_request(entry, made, format)}
         <div class="columns">
             <section class="card">
-                <h2>"Cost"</h2>
+                <h2>{t!("Cost")}</h2>
                 {facts(costs)}
                 {arithmetic(entry, price, format)}
             </section>
             <section class="card">
-                <h2>"Tokens"</h2>
+                <h2>{t!("Tokens")}</h2>
                 {facts(vec![
-                    ("Fresh input", tokens(usage.input_fresh_tokens)),
-                    ("Cache read", tokens(usage.cache_read_tokens)),
-                    ("Cache write, 5 min", tokens(usage.cache_write_5m_tokens)),
-                    ("Cache write, 1 h", tokens(usage.cache_write_1h_tokens)),
-                    ("Output", tokens(usage.output_tokens)),
-                    ("Of it reasoning", tokens(usage.reasoning_tokens)),
-                    ("Figures", entry.usage_source.as_str().into_any()),
-                    ("Expected", format!(
-                        "{} in, {} out",
-                        format::count(entry.expected_input_tokens),
-                        format::count(entry.expected_output_tokens)
+                    (t!("Fresh input"), tokens(usage.input_fresh_tokens)),
+                    (t!("Cache read"), tokens(usage.cache_read_tokens)),
+                    (t!("Cache write, 5 min"), tokens(usage.cache_write_5m_tokens)),
+                    (t!("Cache write, 1 h"), tokens(usage.cache_write_1h_tokens)),
+                    (t!("Output"), tokens(usage.output_tokens)),
+                    (t!("Of it reasoning"), tokens(usage.reasoning_tokens)),
+                    (t!("Figures", in "source of figures"), crate::words::usage_source(entry.usage_source).into_any()),
+                    (t!("Expected"), t!(
+                        "{input} in, {output} out",
+                        input = format::count(entry.expected_input_tokens),
+                        output = format::count(entry.expected_output_tokens)
                     ).into_any()),
                 ])}
             </section>
         </div>
         <section class="card">
-            <h2>"Request"</h2>
+            <h2>{t!("Request")}</h2>
             {facts(identity_facts(named, &entry.identity, details))}
         </section>
         {attempts}
@@ -567,11 +580,26 @@ fn attempt_row(attempt: &Attempt) -> AnyView {
         <tr>
             <th scope="row">{attempt.upstream_model.clone()}</th>
             <td class="number">{attempt.status.map(|status| status.to_string())}</td>
-            <td>{attempt.error.as_deref().map(format::words)}</td>
+            <td>{attempt.error.as_deref().map(attempt_error)}</td>
             <td class="number">{format::duration_ms(attempt.first_byte_ms)}</td>
         </tr>
     }
     .into_any()
+}
+
+/// What went wrong with an attempt, by the word in the ledger; one of a later release stays as it is written there.
+fn attempt_error(word: &str) -> String {
+    let known = match word {
+        "bad_address" => t!("bad address"),
+        "connect" => t!("connect", in "what failed"),
+        "connection_broken" => t!("connection broken"),
+        "first_byte_timeout" => t!("first byte timeout"),
+        "stream_options" => t!("stream options"),
+        "caller_gone" => t!("caller gone"),
+        "gateway_stopping" => t!("gateway stopping"),
+        _ => return format::words(word),
+    };
+    known.to_owned()
 }
 
 /// How the cost was made: tokens times rate, class by class, rounded up once.
@@ -582,19 +610,23 @@ fn arithmetic(entry: &Settlement, price: Option<&Price>, format: &Format) -> Any
     let usage = &entry.usage;
     let rates = price.rates_for(usage.input_tokens());
     let classes = [
-        ("Fresh input", usage.input_fresh_tokens, rates.input_nanos_per_mtok),
-        ("Cache read", usage.cache_read_tokens, rates.cache_read_nanos_per_mtok),
+        (t!("Fresh input"), usage.input_fresh_tokens, rates.input_nanos_per_mtok),
         (
-            "Cache write, 5 min",
+            t!("Cache read"),
+            usage.cache_read_tokens,
+            rates.cache_read_nanos_per_mtok,
+        ),
+        (
+            t!("Cache write, 5 min"),
             usage.cache_write_5m_tokens,
             rates.cache_write_5m_nanos_per_mtok,
         ),
         (
-            "Cache write, 1 h",
+            t!("Cache write, 1 h"),
             usage.cache_write_1h_tokens,
             rates.cache_write_1h_nanos_per_mtok,
         ),
-        ("Output", usage.output_tokens, rates.output_nanos_per_mtok),
+        (t!("Output"), usage.output_tokens, rates.output_nanos_per_mtok),
     ];
     let rows = classes
         .into_iter()
@@ -613,13 +645,18 @@ fn arithmetic(entry: &Settlement, price: Option<&Price>, format: &Format) -> Any
             .into_any()
         })
         .collect();
-    let from = format!(
-        "Price in force from {}, per million tokens; the sum is rounded up once.",
-        format.minute(price.valid_from)
+    let from = t!(
+        "Price in force from {from}, per million tokens; the sum is rounded up once.",
+        from = format.minute(price.valid_from)
     );
     table::table(
         from,
-        &[words("Class"), figures("Tokens"), figures("Price"), figures("Amount")],
+        &[
+            words(t!("Class")),
+            figures(t!("Tokens")),
+            figures(t!("Price")),
+            figures(t!("Amount")),
+        ],
         rows,
     )
 }
@@ -627,58 +664,71 @@ fn arithmetic(entry: &Settlement, price: Option<&Price>, format: &Format) -> Any
 fn rejection(named: &Named<LedgerEntry>, entry: &Rejection, format: &Format) -> AnyView {
     let retry = entry
         .retry_after_seconds
-        .map_or("not given".to_owned(), |seconds| format!("{seconds} s"));
+        .map_or(t!("not given").to_owned(), |seconds| t!("{seconds} s", seconds));
+    let refused_by = entry
+        .scope
+        .as_ref()
+        .map_or(t!("no limit", in "what refused a request").to_owned(), |scope| {
+            scope.to_string()
+        });
+    let tried_before = entry
+        .caller_retries
+        .map_or(t!("not said").to_owned(), |retries| retries.to_string());
     let chain = if entry.chain.is_empty() {
         let why = if entry.scope.is_some() {
-            "Only the limit that refused was recorded."
+            t!("Only the limit that refused was recorded.")
         } else {
-            "It was refused before any limit was checked."
+            t!("It was refused before any limit was checked.")
         };
         view! { <p class="quiet">{why}</p> }.into_any()
     } else {
         table::table(
-            "Every limit that was checked, in the order of the tree.",
+            t!("Every limit that was checked, in the order of the tree."),
             &[
-                words("Scope"),
-                words("Dimension"),
-                figures("Limit"),
-                figures("Used"),
-                words("Verdict"),
+                words(t!("Scope")),
+                words(t!("Dimension")),
+                figures(t!("Limit")),
+                figures(t!("Used")),
+                words(t!("Verdict")),
             ],
             entry.chain.iter().map(|check| check_row(check, format)).collect(),
         )
     };
     view! {
-        {shell::page_head("A request that was refused", format.time(entry.refused_at), badge(format::words(entry.code.as_str()), Tone::Warning))}
+        {shell::page_head(
+            t!("A request that was refused"),
+            format.time(entry.refused_at),
+            badge(crate::words::refusal(entry.code), Tone::Warning),
+        )}
         <section class="card">
-            <h2>"Why"</h2>
-            <p><strong>{entry.message.clone()}</strong></p>
+            <h2>{t!("Why")}</h2>
+            <p><strong lang="en">{entry.message.clone()}</strong></p>
             {facts(vec![
-                ("Code", view! { <code>{entry.code.as_str()}</code> }.into_any()),
-                ("Status", entry.status.to_string().into_any()),
-                ("Refused by", entry.scope.as_ref().map_or("no limit".to_owned(), |scope| scope.to_string()).into_any()),
-                ("Dimension", entry.dimension.map_or(String::new(), |dimension| format::words(dimension.as_str())).into_any()),
-                ("Limit's key", entry.limit_key.clone().unwrap_or_default().into_any()),
-                ("Retry after", retry.into_any()),
-                ("Equal refusals", format::signed_count(entry.refusal_count).into_any()),
-                ("Before the wait was over", early(entry).into_any()),
-                ("Tried before", entry.caller_retries.map_or("not said".to_owned(), |retries| retries.to_string()).into_any()),
-                ("Expected", format!(
-                    "{} in, {} out, {}",
-                    format::count(entry.expected_input_tokens),
-                    format::count(entry.expected_output_tokens),
-                    format.cost(entry.expected_cost_nanos)
+                (t!("Code"), view! { <code>{entry.code.as_str()}</code> }.into_any()),
+                (t!("Status", in "of an HTTP answer"), entry.status.to_string().into_any()),
+                (t!("Refused by"), refused_by.into_any()),
+                (t!("Dimension"), entry.dimension.map_or("", crate::words::dimension).into_any()),
+                (t!("Limit's key"), entry.limit_key.clone().unwrap_or_default().into_any()),
+                (t!("Retry after"), retry.into_any()),
+                (t!("Equal refusals"), format::signed_count(entry.refusal_count).into_any()),
+                (t!("Before the wait was over"), early(entry).into_any()),
+                (t!("Tried before"), tried_before.into_any()),
+                (t!("Expected"), t!(
+                    "{input} in, {output} out, {cost}",
+                    input = format::count(entry.expected_input_tokens),
+                    output = format::count(entry.expected_output_tokens),
+                    cost = format.cost(entry.expected_cost_nanos)
                 ).into_any()),
             ])}
         </section>
         <section class="card">
-            <h2>"Limits checked"</h2>
+            <h2>{t!("Limits checked")}</h2>
             {chain}
         </section>
         <section class="card">
-            <h2>"Request"</h2>
+            <h2>{t!("Request")}</h2>
             {facts(identity_facts(named, &entry.identity, vec![
-                ("Waited in the queue", format::duration_ms(entry.queue_ms).into_any()),
+                (t!("Waited in the queue"), format::duration_ms(entry.queue_ms).into_any()),
             ]))}
         </section>
     }
@@ -688,9 +738,13 @@ fn rejection(named: &Named<LedgerEntry>, entry: &Rejection, format: &Format) -> 
 /// Whether the key came back although it had been told to wait.
 fn early(entry: &Rejection) -> String {
     match (entry.early_count, entry.refusal_count) {
-        (0, _) => "no".to_owned(),
-        (_, 1) => "yes".to_owned(),
-        (early, all) => format!("{} of {}", format::signed_count(early), format::signed_count(all)),
+        (0, _) => t!("no").to_owned(),
+        (_, 1) => t!("yes").to_owned(),
+        (early, all) => t!(
+            "{early} of {all}",
+            early = format::signed_count(early),
+            all = format::signed_count(all)
+        ),
     }
 }
 
@@ -700,14 +754,14 @@ fn check_row(check: &ScopeCheck, format: &Format) -> AnyView {
         _ => format::count(check.limit_value),
     };
     let verdict = if check.has_room {
-        badge("room", Tone::Good)
+        badge(t!("room", in "verdict of a limit"), Tone::Good)
     } else {
-        badge("refused", Tone::Bad)
+        badge(t!("refused", in "verdict of a limit"), Tone::Bad)
     };
     view! {
         <tr>
             <th scope="row"><code>{check.scope.to_string()}</code></th>
-            <td>{format::words(check.dimension.as_str())}</td>
+            <td>{crate::words::dimension(check.dimension)}</td>
             <td class="number">{limit}</td>
             <td class="number">{format!("{:.1} %", check.utilisation_percent)}</td>
             <td>{verdict}</td>
@@ -729,7 +783,7 @@ fn identity_facts(
         .user_name
         .clone()
         .or_else(|| identity.user_id.clone())
-        .unwrap_or_else(|| "none".to_owned());
+        .unwrap_or_else(|| t!("none").to_owned());
     let key_href = format!("/keys/{}", identity.key_id);
     let key = named.key_name.clone().unwrap_or_else(|| identity.key_id.to_string());
     let tags = identity
@@ -739,33 +793,39 @@ fn identity_facts(
         .collect::<Vec<_>>()
         .join(", ");
     let mut facts = vec![
-        ("Id", view! { <code>{identity.id.to_string()}</code> }.into_any()),
-        ("Tenant", tenant.into_any()),
-        ("User", user.into_any()),
-        ("Key", view! { <a href=key_href>{key}</a> }.into_any()),
+        (t!("Id"), view! { <code>{identity.id.to_string()}</code> }.into_any()),
+        (t!("Tenant"), tenant.into_any()),
+        (t!("User"), user.into_any()),
+        (t!("Key"), view! { <a href=key_href>{key}</a> }.into_any()),
         (
-            "Model",
+            t!("Model"),
             identity
                 .model
                 .as_ref()
-                .map_or("none".to_owned(), |model| model.to_string())
+                .map_or(t!("none").to_owned(), |model| model.to_string())
                 .into_any(),
         ),
         (
-            "Endpoint",
+            t!("Endpoint"),
             format!("{} ({})", identity.endpoint, identity.dialect).into_any(),
         ),
-        ("Streamed", if identity.is_streamed { "yes" } else { "no" }.into_any()),
-        ("Priority", identity.priority.as_str().into_any()),
+        (
+            t!("Streamed"),
+            if identity.is_streamed { t!("yes") } else { t!("no") }.into_any(),
+        ),
+        (t!("Priority"), crate::words::priority(identity.priority).into_any()),
     ];
     facts.extend(more);
-    facts.push(("Gateway", identity.instance.clone().into_any()));
-    facts.push(("User agent", identity.user_agent.clone().unwrap_or_default().into_any()));
+    facts.push((t!("Gateway"), identity.instance.clone().into_any()));
+    facts.push((
+        t!("User agent"),
+        identity.user_agent.clone().unwrap_or_default().into_any(),
+    ));
     if let Some(job) = identity.job_id {
-        facts.push(("Job", view! { <code>{job.to_string()}</code> }.into_any()));
+        facts.push((t!("Job"), view! { <code>{job.to_string()}</code> }.into_any()));
     }
     if !tags.is_empty() {
-        facts.push(("Tags", tags.into_any()));
+        facts.push((t!("Tags"), tags.into_any()));
     }
     facts
 }

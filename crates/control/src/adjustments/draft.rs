@@ -8,6 +8,7 @@ use domain::ledger::{Settlement, USER_ID_CHARS_MAX};
 use domain::money::Nanos;
 use domain::periods::Month;
 use domain::prices::Price;
+use domain::text;
 use domain::usage::TokenUsage;
 use serde::{Deserialize, Serialize};
 
@@ -107,7 +108,7 @@ impl CorrectionText {
         let mut tokens = |field: &'static str, text: &str| {
             let count = fields.count(field, text);
             if count.is_some_and(|count| count > ADJUSTED_TOKENS_MAX as u64) {
-                fields.refuse(field, "no request has so many tokens");
+                fields.refuse(field, text!("no request has so many tokens"));
             }
             count
         };
@@ -123,7 +124,7 @@ impl CorrectionText {
             text => {
                 let id = text.parse().ok();
                 if id.is_none() {
-                    fields.refuse("price", "choose a price from the list");
+                    fields.refuse("price", text!("choose a price from the list"));
                 }
                 id
             }
@@ -138,10 +139,10 @@ impl CorrectionText {
         let has_difference = differences.iter().any(|text| !text.trim().is_empty());
         let has_right = right != TokensDraft::default() || price.is_some() || cost.is_some();
         if price.is_some() && cost.is_some() {
-            fields.refuse("price", "write the right cost or choose a price, not both");
+            fields.refuse("price", text!("write the right cost or choose a price, not both"));
         }
         if has_difference && has_right {
-            fields.refuse("", "write the right figures or a difference, not both");
+            fields.refuse("", text!("write the right figures or a difference, not both"));
         }
         fields.check()?;
         if has_difference {
@@ -150,7 +151,7 @@ impl CorrectionText {
         if !has_right {
             return Err(ControlError::field(
                 "",
-                "write what is right: tokens, cost or both; or the difference",
+                text!("write what is right: tokens, cost or both; or the difference"),
             ));
         }
         Ok(CorrectionDraft::Right {
@@ -180,7 +181,7 @@ impl CorrectionDraft {
         let is_partial = (adjusted.input_tokens != 0 && !tokens.has_input())
             || (adjusted.output_tokens != 0 && tokens.output.is_none());
         if usage.is_some() && is_partial {
-            return Err(ControlError::field("", CorrectionError::ClassesUnknown.to_string()));
+            return Err(ControlError::field("", CorrectionError::ClassesUnknown.text()));
         }
         if let Some(cost_nanos) = cost {
             return Ok(Correction::AtCost { usage, cost_nanos });
@@ -196,7 +197,7 @@ impl CorrectionDraft {
             }),
             None => Err(ControlError::field(
                 "cost",
-                "it was not charged at a price that is known; choose a price, or write the right cost",
+                text!("it was not charged at a price that is known; choose a price, or write the right cost"),
             )),
         }
     }
@@ -269,14 +270,14 @@ impl AdjustmentText {
         let mut fields = Fields::default();
         let tenant_id = self.tenant.trim().parse().ok();
         if tenant_id.is_none() {
-            fields.refuse("tenant", "choose a tenant from the list");
+            fields.refuse("tenant", text!("choose a tenant from the list"));
         }
         let key_id = match self.key.trim() {
             "" => None,
             text => {
                 let key = text.parse().ok();
                 if key.is_none() {
-                    fields.refuse("key", "write the key's whole id, as in the address of its page");
+                    fields.refuse("key", text!("write the key's whole id, as in the address of its page"));
                 }
                 key
             }
@@ -289,7 +290,7 @@ impl AdjustmentText {
         if has_both || is_blank {
             fields.refuse(
                 "month",
-                "write the month in which it counts, or an instant: one of both",
+                text!("write the month in which it counts, or an instant: one of both"),
             );
         }
         let figures = Figures {
@@ -303,7 +304,10 @@ impl AdjustmentText {
         };
         fields.check()?;
         let (Some(tenant_id), Some(when)) = (tenant_id, month.map(When::Month).or(at.map(When::At))) else {
-            return Err(ControlError::field("month", "write the month in which it counts"));
+            return Err(ControlError::field(
+                "month",
+                text!("write the month in which it counts"),
+            ));
         };
         let model = self.model.trim();
         Ok(AdjustmentDraft {
