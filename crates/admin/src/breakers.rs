@@ -80,15 +80,15 @@ fn rank(state: BreakerState) -> u8 {
 /// A table of them. With the upstreams' names as the first column where `name_of` is given; `live` gateways are there.
 pub fn table(seen: &[Seen], live: usize, name_of: Option<&dyn Fn(UpstreamId) -> String>, format: &Format) -> AnyView {
     let mut columns: Vec<Column> = vec![
-        words("Model"),
-        words("Breaker"),
-        words("Since"),
-        words("Tried again"),
-        words("Reason"),
-        words("Seen by"),
+        words(t!("Model")),
+        words(t!("Breaker")),
+        words(t!("Since", in "breaker")),
+        words(t!("Tried again")),
+        words(t!("Reason")),
+        words(t!("Seen by")),
     ];
     if name_of.is_some() {
-        columns.insert(0, words("Upstream"));
+        columns.insert(0, words(t!("Upstream")));
     }
     let rows = seen
         .iter()
@@ -97,14 +97,17 @@ pub fn table(seen: &[Seen], live: usize, name_of: Option<&dyn Fn(UpstreamId) -> 
                 let href = format!("/upstreams/{}", seen.upstream_id);
                 view! { <th scope="row"><a href=href>{name_of(seen.upstream_id)}</a></th> }
             });
-            let model = seen.upstream_model.clone().unwrap_or_else(|| "all of them".to_owned());
+            let model = seen
+                .upstream_model
+                .clone()
+                .unwrap_or_else(|| t!("all of them", in "models of an upstream").to_owned());
             let until = match (seen.until, seen.state) {
                 (Some(at), _) => format.bare_time(at),
-                (None, BreakerState::HalfOpen) => "now, with a few requests".to_owned(),
+                (None, BreakerState::HalfOpen) => t!("now, with a few requests").to_owned(),
                 (None, _) => String::new(),
             };
             let gateways = if seen.gateways.len() == live && live > 1 {
-                format!("all {live} gateways")
+                t!("all {live} gateways", live)
             } else {
                 seen.gateways.join(", ")
             };
@@ -115,16 +118,16 @@ pub fn table(seen: &[Seen], live: usize, name_of: Option<&dyn Fn(UpstreamId) -> 
                     <td>{state(seen.state)}</td>
                     <td class="nowrap">{format.bare_time(seen.since)}</td>
                     <td class="nowrap">{until}</td>
-                    <td class="sentence">{seen.reason.clone()}</td>
+                    <td class="sentence" lang="en">{seen.reason.clone()}</td>
                     <td>{gateways}</td>
                 </tr>
             }
             .into_any()
         })
         .collect();
-    let caption = format!(
-        "What is not listed is closed: its requests go through. Each gateway decides for itself; times in {} time.",
-        format.zone()
+    let caption = t!(
+        "What is not listed is closed: its requests go through. Each gateway decides for itself; times in {zone} time.",
+        zone = format.zone()
     );
     table::table(caption, &columns, rows)
 }
@@ -132,10 +135,10 @@ pub fn table(seen: &[Seen], live: usize, name_of: Option<&dyn Fn(UpstreamId) -> 
 /// A breaker's state as a word.
 pub fn state(state: BreakerState) -> AnyView {
     match state {
-        BreakerState::Closed => badge("closed", Tone::Good),
-        BreakerState::Cooling => badge("cooling", Tone::Warning),
-        BreakerState::Open => badge("open", Tone::Bad),
-        BreakerState::HalfOpen => badge("half-open", Tone::Warning),
+        BreakerState::Closed => badge(t!("closed", in "state of a breaker"), Tone::Good),
+        BreakerState::Cooling => badge(t!("cooling", in "state of a breaker"), Tone::Warning),
+        BreakerState::Open => badge(t!("open", in "state of a breaker"), Tone::Bad),
+        BreakerState::HalfOpen => badge(t!("half-open", in "state of a breaker"), Tone::Warning),
     }
 }
 

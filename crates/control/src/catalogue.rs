@@ -14,6 +14,8 @@ use domain::ids::UpstreamId;
 use domain::money::{NANOS_PER_UNIT, Nanos, ParseAmountError};
 use domain::policy::{Dialect, Encoding, Route};
 use domain::prices::{Price, PriceTier, Rates};
+use domain::text;
+use domain::text::Text;
 use serde::{Deserialize, Deserializer};
 use store::models::ModelRow;
 use store::{Transaction, models, upstreams};
@@ -103,16 +105,31 @@ impl ExchangeRate {
 
 /// Why a text is no exchange rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.text())]
 pub enum ParseExchangeRateError {
     /// No decimal number.
-    #[error("write how many units of your currency one dollar is, such as 0.92")]
     NotANumber,
     /// More than nine digits after the point.
-    #[error("an exchange rate has at most nine digits after the point")]
     TooPrecise,
     /// Zero, below it, or beyond [`EXCHANGE_RATE_MAX`].
-    #[error("an exchange rate is above 0 and at most 1,000,000")]
     OutOfRange,
+}
+
+impl ParseExchangeRateError {
+    /// What is wrong, for whoever wrote it.
+    pub fn text(&self) -> Text {
+        match self {
+            Self::NotANumber => text!("write how many units of your currency one dollar is, such as 0.92"),
+            Self::TooPrecise => text!("an exchange rate has at most nine digits after the point"),
+            Self::OutOfRange => text!("an exchange rate is above 0 and at most 1,000,000"),
+        }
+    }
+}
+
+impl From<&ParseExchangeRateError> for Text {
+    fn from(error: &ParseExchangeRateError) -> Self {
+        error.text()
+    }
 }
 
 impl FromStr for ExchangeRate {
@@ -241,8 +258,12 @@ impl Control {
         actor.require_permission(Permission::PricesWrite)?;
         actor.require_operator()?;
         let currency = self.settings().await?.settings.currency;
-        let exchange = exchange_for(&currency, load.exchange)
-            .ok_or_else(|| ControlError::field("exchange", format!("write how many {currency} one dollar is")))?;
+        let exchange = exchange_for(&currency, load.exchange).ok_or_else(|| {
+            ControlError::field(
+                "exchange",
+                text!("write how many {currency} one dollar is", currency = &currency),
+            )
+        })?;
         let chosen = chosen(&load.models)?;
         let mut transaction = self.store.begin().await?;
         check_upstreams(&mut transaction, load).await?;
@@ -285,7 +306,7 @@ fn exchange_for(currency: &str, said: Option<ExchangeRate>) -> Option<ExchangeRa
 fn chosen(names: &[String]) -> Result<Vec<CatalogueModel>, ControlError> {
     let mut wanted: HashSet<&str> = names.iter().map(String::as_str).collect();
     if wanted.is_empty() {
-        return Err(ControlError::field("models", "choose at least one model"));
+        return Err(ControlError::field("models", text!("choose at least one model")));
     }
     let mut chosen = Catalogue::bundled()?.models;
     chosen.retain(|model| wanted.remove(model.name.as_str()));
@@ -293,7 +314,7 @@ fn chosen(names: &[String]) -> Result<Vec<CatalogueModel>, ControlError> {
         None => Ok(chosen),
         Some(unknown) => Err(ControlError::field(
             "models",
-            format!("the catalogue has no model called {unknown}"),
+            text!("the catalogue has no model called {name}", name = unknown),
         )),
     }
 }
@@ -364,7 +385,7 @@ async fn check_upstreams(transaction: &mut Transaction, load: &CatalogueLoad) ->
         if upstream.is_none_or(|upstream| upstream.dialect != dialect) {
             return Err(ControlError::field(
                 field,
-                format!("choose an upstream that speaks {dialect}"),
+                text!("choose an upstream that speaks {dialect}", dialect = dialect.as_str()),
             ));
         }
     }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use chrono::{DateTime, Utc};
 use domain::ids::UpstreamId;
 use domain::policy::{Encoding, Model, Route};
+use domain::text;
 use serde_json::{Value, json};
 use store::models::MODELS_MAX;
 use store::models::ModelRow;
@@ -112,7 +113,7 @@ impl Control {
         if models::count_models(transaction).await? >= MODELS_MAX {
             return Err(ControlError::field(
                 "name",
-                format!("there are {MODELS_MAX} models already"),
+                text!("there are {count} models already", count = MODELS_MAX),
             ));
         }
         models::insert(transaction, &model, now).await?;
@@ -168,17 +169,17 @@ pub(crate) fn checked(
         ("output_default_tokens", draft.output_default_tokens),
     ];
     for (field, value) in tokens {
-        fields.require((1..=COUNT_MAX).contains(&value), field, "at least 1 token");
+        fields.require((1..=COUNT_MAX).contains(&value), field, text!("at least 1 token"));
     }
     fields.require(
         draft.output_cap_tokens <= draft.context_tokens,
         "output_cap_tokens",
-        "not more than the context",
+        text!("not more than the context"),
     );
     fields.require(
         draft.output_default_tokens <= draft.output_cap_tokens,
         "output_default_tokens",
-        "not more than the output cap",
+        text!("not more than the output cap"),
     );
     let routes = check_routes(&mut fields, &draft.routes);
     fields.check()?;
@@ -198,18 +199,21 @@ pub(crate) fn checked(
 fn check_model_name(fields: &mut Fields, field: &'static str, text: &str) -> String {
     let name = text.trim();
     if name.is_empty() {
-        fields.refuse(field, "give it a name");
+        fields.refuse(field, text!("give it a name"));
     } else if name.chars().count() > MODEL_NAME_CHARS_MAX {
-        fields.refuse(field, format!("at most {MODEL_NAME_CHARS_MAX} characters"));
+        fields.refuse(field, text!("at most {count} characters", count = MODEL_NAME_CHARS_MAX));
     } else if !name.chars().all(|character| character.is_ascii_graphic()) {
-        fields.refuse(field, "letters, digits and signs such as - . / : _ only, no blanks");
+        fields.refuse(
+            field,
+            text!("letters, digits and signs such as - . / : _ only, no blanks"),
+        );
     }
     name.to_owned()
 }
 
 fn check_routes(fields: &mut Fields, routes: &[Route]) -> Vec<Route> {
     if routes.len() > ROUTES_MAX {
-        fields.refuse("routes", format!("at most {ROUTES_MAX} routes"));
+        fields.refuse("routes", text!("at most {count} routes", count = ROUTES_MAX));
         return Vec::new();
     }
     let mut seen = HashSet::new();
@@ -223,27 +227,27 @@ fn check_routes(fields: &mut Fields, routes: &[Route]) -> Vec<Route> {
         fields.require(
             (1..=MODEL_NAME_CHARS_MAX).contains(&name_chars),
             format!("routes.{index}.upstream_model"),
-            "write the model's name at the provider",
+            text!("write the model's name at the provider"),
         );
         fields.require(
             !route.upstream_model.chars().any(char::is_control),
             format!("routes.{index}.upstream_model"),
-            "a name has no line breaks or control characters",
+            text!("a name has no line breaks or control characters"),
         );
         fields.require(
             (0..=ROUTE_NUMBER_MAX).contains(&route.position),
             format!("routes.{index}.position"),
-            "between 0 and 1000",
+            text!("between 0 and 1000"),
         );
         fields.require(
             (1..=ROUTE_NUMBER_MAX).contains(&route.weight),
             format!("routes.{index}.weight"),
-            "between 1 and 1000",
+            text!("between 1 and 1000"),
         );
         fields.require(
             seen.insert((route.upstream_id, route.upstream_model.clone())),
             format!("routes.{index}.upstream_model"),
-            "this route is there twice",
+            text!("this route is there twice"),
         );
         checked.push(route);
     }
@@ -258,7 +262,7 @@ async fn require_upstreams(transaction: &mut Transaction, model: &Model) -> Resu
     } else {
         Err(ControlError::field(
             "routes",
-            "a route names an upstream that does not exist",
+            text!("a route names an upstream that does not exist"),
         ))
     }
 }

@@ -5,6 +5,7 @@ use domain::ids::PriceId;
 use domain::ledger::Settlement;
 use domain::money::Nanos;
 use domain::prices::{Price, PriceTier, Rates};
+use domain::text;
 use serde_json::{Value, json};
 use store::models::{PRICES_MAX, StoredPrice};
 use store::{Transaction, models};
@@ -55,7 +56,10 @@ impl RatesText {
     pub fn parse(&self, fields: &mut Fields) -> Rates {
         let mut required = |field: &'static str, text: &str| {
             if text.trim().is_empty() {
-                fields.refuse(field, "write the price per million tokens; 0 if it costs nothing");
+                fields.refuse(
+                    field,
+                    text!("write the price per million tokens; 0 if it costs nothing"),
+                );
                 return 0;
             }
             fields.amount(field, text).map_or(0, |amount| amount.0)
@@ -205,13 +209,16 @@ impl Control {
         if prices.len() as i64 >= PRICES_MAX {
             return Err(ControlError::field(
                 "valid_from",
-                format!("a model has at most {PRICES_MAX} prices; remove one that is yet to come"),
+                text!(
+                    "a model has at most {count} prices; remove one that is yet to come",
+                    count = PRICES_MAX
+                ),
             ));
         }
         if prices.iter().any(|stored| stored.price.valid_from == valid_from) {
             return Err(ControlError::field(
                 "valid_from",
-                "another price begins at this very time",
+                text!("another price begins at this very time"),
             ));
         }
         let price = Price {
@@ -284,19 +291,19 @@ pub(crate) fn check(draft: &PriceDraft, is_system: bool, now: DateTime<Utc>) -> 
         fields.require(
             is_system || from >= now - Duration::minutes(START_LENIENCE_MINUTES),
             "valid_from",
-            "a price cannot begin in the past, where requests have been charged already",
+            text!("a price cannot begin in the past, where requests have been charged already"),
         );
     }
     check_rates(&mut fields, &draft.rates, None);
     if draft.tiers.len() > TIERS_MAX {
-        fields.refuse("tiers", format!("at most {TIERS_MAX} tiers"));
+        fields.refuse("tiers", text!("at most {count} tiers", count = TIERS_MAX));
     }
     let mut thresholds: Vec<u64> = draft.tiers.iter().map(|tier| tier.above_input_tokens).collect();
     thresholds.sort_unstable();
     fields.require(
         thresholds.windows(2).all(|pair| pair[0] < pair[1]) && thresholds.first() != Some(&0),
         "tiers",
-        "each tier begins above another number of input tokens, at least 1",
+        text!("each tier begins above another number of input tokens, at least 1"),
     );
     for tier in &draft.tiers {
         check_rates(&mut fields, &tier.rates, Some("tiers"));
@@ -317,7 +324,7 @@ pub(crate) fn check_rates(fields: &mut Fields, rates: &Rates, field: Option<&'st
         fields.require(
             (0..=RATE_NANOS_MAX).contains(&rate),
             field.unwrap_or(name),
-            "between 0 and 1,000,000 per million tokens",
+            text!("between 0 and 1,000,000 per million tokens"),
         );
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use domain::ids::UpstreamId;
 use domain::policy::Dialect;
+use domain::text;
 use serde_json::{Value, json};
 use store::sealing::Purpose;
 use store::upstreams;
@@ -117,7 +118,7 @@ impl Control {
         if upstreams::count(&mut transaction).await? >= UPSTREAMS_MAX {
             return Err(ControlError::field(
                 "name",
-                format!("there are {UPSTREAMS_MAX} upstreams already"),
+                text!("there are {count} upstreams already", count = UPSTREAMS_MAX),
             ));
         }
         upstreams::insert(&mut transaction, id, &values, sealed.as_deref(), now).await?;
@@ -161,7 +162,7 @@ impl Control {
         {
             return Err(ControlError::field(
                 "credential",
-                "the address is another one; write its credential again",
+                text!("the address is another one; write its credential again"),
             ));
         }
         upstreams::update(&mut transaction, id, &values).await?;
@@ -213,14 +214,17 @@ fn checked(
     let base_url = check_base_url(&mut fields, &draft.base_url);
     if let CredentialChange::Replace(text) = &draft.credential {
         let text = text.trim();
-        fields.require(!text.is_empty(), "credential", "write the credential");
+        fields.require(!text.is_empty(), "credential", text!("write the credential"));
         if text.chars().count() > CREDENTIAL_CHARS_MAX {
-            fields.refuse("credential", format!("at most {CREDENTIAL_CHARS_MAX} characters"));
+            fields.refuse(
+                "credential",
+                text!("at most {count} characters", count = CREDENTIAL_CHARS_MAX),
+            );
         }
         fields.require(
             text.chars().all(|character| character.is_ascii_graphic()),
             "credential",
-            "a credential is sent in a header: no blanks, line breaks or accents",
+            text!("a credential is sent in a header: no blanks, line breaks or accents"),
         );
     }
     fields.check()?;
@@ -237,24 +241,24 @@ fn check_base_url(fields: &mut Fields, text: &str) -> String {
     const FIELD: &str = "base_url";
     let text = text.trim().trim_end_matches('/');
     if text.chars().count() > BASE_URL_CHARS_MAX {
-        fields.refuse(FIELD, format!("at most {BASE_URL_CHARS_MAX} characters"));
+        fields.refuse(FIELD, text!("at most {count} characters", count = BASE_URL_CHARS_MAX));
         return text.to_owned();
     }
     let parsed = Url::parse(text)
         .ok()
         .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let Some(url) = parsed else {
-        fields.refuse(FIELD, "write a whole address such as https://api.example.com/v1");
+        fields.refuse(FIELD, text!("write a whole address such as https://api.example.com/v1"));
         return text.to_owned();
     };
     if !url.username().is_empty() || url.password().is_some() {
         fields.refuse(
             FIELD,
-            "no name or password in the address; the credential has its own field",
+            text!("no name or password in the address; the credential has its own field"),
         );
     }
     if url.query().is_some() || url.fragment().is_some() {
-        fields.refuse(FIELD, "the address ends with its path, without ? or #");
+        fields.refuse(FIELD, text!("the address ends with its path, without ? or #"));
     }
     url.as_str().trim_end_matches('/').to_owned()
 }

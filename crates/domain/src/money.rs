@@ -7,6 +7,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text;
+use crate::text::Text;
+
 /// Nano-units in one unit of the currency.
 pub const NANOS_PER_UNIT: i64 = 1_000_000_000;
 
@@ -65,16 +68,31 @@ impl fmt::Display for Nanos {
 
 /// Why a text is not an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.text())]
 pub enum ParseAmountError {
     /// Not digits with at most one point.
-    #[error("write an amount such as 250 or 12.50, with digits and at most one point")]
     NotANumber,
     /// More than nine digits after the point.
-    #[error("an amount has at most nine digits after the point")]
     TooPrecise,
     /// Beyond what an amount can hold.
-    #[error("this amount is too large (at most 9,223,372,036)")]
     TooLarge,
+}
+
+impl ParseAmountError {
+    /// What is wrong, for whoever wrote it.
+    pub fn text(&self) -> Text {
+        match self {
+            Self::NotANumber => text!("write an amount such as 250 or 12.50, with digits and at most one point"),
+            Self::TooPrecise => text!("an amount has at most nine digits after the point"),
+            Self::TooLarge => text!("this amount is too large (at most 9,223,372,036)"),
+        }
+    }
+}
+
+impl From<&ParseAmountError> for Text {
+    fn from(error: &ParseAmountError) -> Self {
+        error.text()
+    }
 }
 
 impl FromStr for Nanos {

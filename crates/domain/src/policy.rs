@@ -15,6 +15,8 @@ use crate::limits::Limit;
 use crate::own_limits::OwnLimits;
 use crate::prices::{Price, Unpriced};
 use crate::priority::Priority;
+use crate::text;
+use crate::text::Text;
 
 /// Settings of the whole installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,8 +160,14 @@ impl fmt::Display for Dialect {
 
 /// The text is no dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a dialect is openai or anthropic")]
+#[error("{}", Text::from(self))]
 pub struct UnknownDialect;
+
+impl From<&UnknownDialect> for Text {
+    fn from(_: &UnknownDialect) -> Self {
+        text!("a dialect is openai or anthropic")
+    }
+}
 
 impl FromStr for Dialect {
     type Err = UnknownDialect;
@@ -201,8 +209,14 @@ impl Encoding {
 
 /// The text is no encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an encoding is one of o200k_base, cl100k_base, ratio")]
+#[error("{}", Text::from(self))]
 pub struct UnknownEncoding;
+
+impl From<&UnknownEncoding> for Text {
+    fn from(_: &UnknownEncoding) -> Self {
+        text!("an encoding is one of o200k_base, cl100k_base, ratio")
+    }
+}
 
 impl FromStr for Encoding {
     type Err = UnknownEncoding;

@@ -9,6 +9,7 @@ use control::rows::UpstreamRow;
 use domain::ids::UpstreamId;
 use domain::policy::Dialect;
 use domain::prices::{Price, PriceTier, Rates};
+use domain::text;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
@@ -73,35 +74,42 @@ pub fn view() -> AnyView {
         let control = &visit.state.control;
         let catalogue = control.catalogue(&visitor.actor, exchange, visit.now()).await?;
         let upstreams = control.upstreams(&visitor.actor).await?;
-        let lead = format!(
-            "Well-known models with their providers' list prices as of {}.",
-            format::date(catalogue.as_of)
+        let lead = t!(
+            "Well-known models with their providers' list prices as of {day}.",
+            day = format::date(catalogue.as_of)
         );
         let rate = (catalogue.currency != CATALOGUE_CURRENCY).then(|| {
             let form = Filled::refused(asked.exchange.clone(), &problems);
             exchange_form(&form, &asked, &catalogue)
         });
         let content = view! {
-            {shell::page_head("Catalogue", lead, ().into_any())}
+            {shell::page_head(t!("Catalogue"), lead, ().into_any())}
             <p class="notice notice-warning">
-                "Check these prices before you bill by them: providers change their lists, give discounts and charge more in \
-                 some regions. Nothing here follows them by itself."
+                {t!(
+                    "Check these prices before you bill by them: providers change their lists, give discounts and charge more \
+                     in some regions. Nothing here follows them by itself."
+                )}
             </p>
             {rate}
             {filters(&asked)}
             {models(&visit, &asked, &catalogue, &upstreams, visitor.is_operator())}
         };
-        Ok(Page::new("Catalogue", content.into_any()))
+        Ok(Page::new(t!("Catalogue"), content.into_any()))
     })
 }
 
 fn exchange_form(form: &Filled<String>, asked: &Asked, catalogue: &CatalogueView) -> AnyView {
     let currency = &catalogue.currency;
     let explained = if catalogue.exchange.is_some() {
-        format!("The prices below are in {currency} at this rate, each rounded up to the ninth place.")
+        t!(
+            "The prices below are in {currency} at this rate, each rounded up to the ninth place.",
+            currency
+        )
     } else {
-        format!(
-            "The lists are in US dollars and this installation bills in {currency}. The rate is applied once, when prices are loaded; it is not kept and does not follow the market."
+        t!(
+            "The lists are in US dollars and this installation bills in {currency}. The rate is applied once, when prices are \
+             loaded; it is not kept and does not follow the market.",
+            currency
         )
     };
     let dialect = asked.dialect.map(|dialect| {
@@ -113,11 +121,11 @@ fn exchange_form(form: &Filled<String>, asked: &Asked, catalogue: &CatalogueView
             <p class="quiet">{explained}</p>
             <div class="filters">
                 {form.text(
-                    Field::new("exchange", format!("{currency} for one US dollar")).amount().placeholder("0.92"),
+                    Field::new("exchange", t!("{currency} for one US dollar", currency)).amount().placeholder("0.92"),
                     &form.values,
                 )}
                 <div class="actions">
-                    <button class="button" type="submit">"Show prices"</button>
+                    <button class="button" type="submit">{t!("Show prices")}</button>
                 </div>
             </div>
         </form>
@@ -131,11 +139,11 @@ fn filters(asked: &Asked) -> AnyView {
         .map(|dialect| {
             let href = asked.address(dialect, "");
             let current = (dialect == asked.dialect).then_some("true");
-            let text = dialect.map_or("All", provider);
+            let text = dialect.map_or_else(|| t!("All"), provider);
             view! { <a class="button" href=href aria-current=current>{text}</a> }
         })
         .collect_view();
-    view! { <nav class="actions" aria-label="Provider">{links}</nav> }.into_any()
+    view! { <nav class="actions" aria-label=t!("Provider")>{links}</nav> }.into_any()
 }
 
 fn models(
@@ -173,18 +181,21 @@ fn models(
             <input type="hidden" name="dialect" value=asked.dialect.map_or("", Dialect::as_str) />
             <input type="hidden" name="exchange" value=asked.exchange.clone() />
             <div class="actions">
-                <a class="button" href=all>"Choose all new ones"</a>
-                <a class="button" href=none>"Choose none"</a>
+                <a class="button" href=all>{t!("Choose all new ones")}</a>
+                <a class="button" href=none>{t!("Choose none")}</a>
             </div>
             {form.error_of("models")}
             {sections}
             <div class="actions">
-                <button class="button button-primary" type="submit">"Load chosen models"</button>
-                <a class="button" href="/models">"Cancel"</a>
+                <button class="button button-primary" type="submit">{t!("Load chosen models")}</button>
+                <a class="button" href="/models">{t!("Cancel")}</a>
             </div>
             <p class="quiet">
-                "New models are added with the route chosen above. Models that are there keep their routes and sizes and have \
-                 the catalogue's price from now on; what was charged stays charged. Everything can be changed afterwards."
+                {t!(
+                    "New models are added with the route chosen above. Models that are there keep their routes and sizes and \
+                     have the catalogue's price from now on; what was charged stays charged. Everything can be changed \
+                     afterwards."
+                )}
             </p>
         </form>
     }
@@ -196,7 +207,7 @@ fn upstream_field(form: &Filled<CatalogueForm>, dialect: Dialect, upstreams: &[U
         Dialect::Openai => ("openai_upstream", &form.values.openai_upstream),
         Dialect::Anthropic => ("anthropic_upstream", &form.values.anthropic_upstream),
     };
-    let options = std::iter::once((String::new(), "None yet".to_owned()))
+    let options = std::iter::once((String::new(), t!("None yet", in "upstream").to_owned()))
         .chain(
             upstreams
                 .iter()
@@ -205,8 +216,8 @@ fn upstream_field(form: &Filled<CatalogueForm>, dialect: Dialect, upstreams: &[U
         )
         .collect();
     let hint =
-        "Who serves new models: upstreams that speak this provider's dialect. Without one they have no route yet.";
-    let field = form.select(Field::new(name, "Upstream").hint(hint), value, options);
+        t!("Who serves new models: upstreams that speak this provider's dialect. Without one they have no route yet.");
+    let field = form.select(Field::new(name, t!("Upstream")).hint(hint), value, options);
     view! { <div class="form">{field}</div> }.into_any()
 }
 
@@ -233,18 +244,22 @@ fn section(
             <h2>{provider(dialect)}</h2>
             {upstream}
             {table::table(
-                format!("{}: list prices in {currency} per million tokens.", provider(dialect)),
+                t!(
+                    "{provider}: list prices in {currency} per million tokens.",
+                    provider = provider(dialect),
+                    currency
+                ),
                 &[
-                    words("Model"),
-                    words("Here"),
-                    figures("Input"),
-                    figures("Cache read"),
-                    figures("Cache write 5 min"),
-                    figures("Cache write 1 h"),
-                    figures("Output"),
-                    figures("Context"),
-                    figures("Output cap"),
-                    words("Ends on"),
+                    words(t!("Model")),
+                    words(t!("Here", in "catalogue of models")),
+                    figures(t!("Input")),
+                    figures(t!("Cache read")),
+                    figures(t!("Cache write 5 min")),
+                    figures(t!("Cache write 1 h")),
+                    figures(t!("Output")),
+                    figures(t!("Context", in "size of a model")),
+                    figures(t!("Output cap")),
+                    words(t!("Ends on", in "model")),
                 ],
                 rows,
             )}
@@ -291,7 +306,11 @@ fn rows(entry: &CatalogueEntry, chosen: Option<&Vec<String>>, format: &Format) -
 
 /// A row below a price's for one of its prices for long input, with so many columns before and after the five classes.
 pub fn tier_row(tier: &PriceTier, before: usize, after: usize, format: &Format) -> AnyView {
-    let above = format!("above {} input tokens", format::count(tier.above_input_tokens));
+    let above = tn!(
+        tier.above_input_tokens,
+        "above {n} input token",
+        "above {n} input tokens"
+    );
     view! {
         <tr class="continued">
             <td colspan=before.to_string() class="quiet nowrap">{above}</td>
@@ -318,23 +337,26 @@ pub fn rate_cells(rates: &Rates, format: &Format) -> AnyView {
 
 fn presence(presence: &Presence, format: &Format) -> AnyView {
     match presence {
-        Presence::Absent => badge("new", Tone::Good),
-        Presence::Unpriced => badge("no price", Tone::Warning),
-        Presence::SamePrice => badge("same price", Tone::Quiet),
-        Presence::OtherPrice(price) => {
-            view! { {badge("other price", Tone::Warning)} <br /> <small>{price_text(price, format)}</small> }.into_any()
-        }
+        Presence::Absent => badge(t!("new", in "model of the catalogue"), Tone::Good),
+        Presence::Unpriced => badge(t!("no price"), Tone::Warning),
+        Presence::SamePrice => badge(t!("same price"), Tone::Quiet),
+        Presence::OtherPrice(price) => with_price(badge(t!("other price"), Tone::Warning), price, format),
         Presence::Priced(price) => {
-            view! { {badge("there", Tone::Quiet)} <br /> <small>{price_text(price, format)}</small> }.into_any()
+            let there = badge(t!("there", in "model of the catalogue"), Tone::Quiet);
+            with_price(there, price, format)
         }
     }
 }
 
+fn with_price(badge: AnyView, price: &Price, format: &Format) -> AnyView {
+    view! { {badge} <br /> <small>{price_text(price, format)}</small> }.into_any()
+}
+
 fn price_text(price: &Price, format: &Format) -> String {
-    format!(
-        "{} in, {} out",
-        format.rate(price.rates.input_nanos_per_mtok),
-        format.rate(price.rates.output_nanos_per_mtok)
+    t!(
+        "{input} in, {output} out",
+        input = format.rate(price.rates.input_nanos_per_mtok),
+        output = format.rate(price.rates.output_nanos_per_mtok)
     )
 }
 
@@ -375,7 +397,7 @@ impl CatalogueForm {
             "" => None,
             text => text
                 .parse::<UpstreamId>()
-                .map_err(|_| fields.refuse(field, "choose an upstream from the list"))
+                .map_err(|_| fields.refuse(field, text!("choose an upstream from the list")))
                 .ok(),
         };
         let openai_upstream = upstream("openai_upstream", &self.openai_upstream);
@@ -443,7 +465,7 @@ fn on_top(error: ControlError) -> Refused {
     match error {
         ControlError::Invalid(errors) if errors.iter().all(|error| !FIELDS.contains(&error.field.as_ref())) => {
             let told: Vec<String> = errors.iter().map(|error| language::text(&error.message)).collect();
-            Refused::Form(format!("Nothing was loaded: {}.", told.join("; ")))
+            Refused::Form(t!("Nothing was loaded: {reasons}.", reasons = told.join("; ")))
         }
         error => error.into(),
     }
@@ -452,27 +474,30 @@ fn on_top(error: ControlError) -> Refused {
 /// What was done, in sentences.
 fn done(loaded: &CatalogueLoaded, lacks_route: bool) -> String {
     let mut told = Vec::new();
-    let named = |names: &[String], plural: &'static str| {
-        format!(
-            "{}: {}",
-            format::counted(names.len() as u64, "model", plural),
-            names.join(", ")
-        )
-    };
     if !loaded.created.is_empty() {
-        told.push(format!("Added {}.", named(&loaded.created, "models")));
+        told.push(tn!(
+            loaded.created.len() as u64,
+            "Added {n} model: {names}.",
+            "Added {n} models: {names}.",
+            names = loaded.created.join(", ")
+        ));
     }
     if lacks_route {
-        told.push("Those without a route are refused until they have one.".to_owned());
+        told.push(t!("Those without a route are refused until they have one.").to_owned());
     }
     if !loaded.priced.is_empty() {
-        told.push(format!(
-            "Gave the catalogue's price to {}.",
-            named(&loaded.priced, "models")
+        told.push(tn!(
+            loaded.priced.len() as u64,
+            "Gave the catalogue's price to {n} model: {names}.",
+            "Gave the catalogue's price to {n} models: {names}.",
+            names = loaded.priced.join(", ")
         ));
     }
     if !loaded.unchanged.is_empty() {
-        told.push(format!("Had that price already: {}.", loaded.unchanged.join(", ")));
+        told.push(t!(
+            "Had that price already: {names}.",
+            names = loaded.unchanged.join(", ")
+        ));
     }
     told.join(" ")
 }

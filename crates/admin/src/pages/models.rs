@@ -9,6 +9,7 @@ use domain::ids::PriceId;
 use domain::limits::{Scope, Target};
 use domain::policy::{Encoding, Route};
 use domain::prices::{Price, PriceTier};
+use domain::text;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
@@ -39,15 +40,17 @@ pub fn list() -> AnyView {
             return Err(PageError::Forbidden);
         }
         let models = visit.state.control.models(&visitor.actor, visit.now()).await?;
-        let catalogue = || view! { <a class="button" href=catalogue::PATH>"Catalogue"</a> };
+        let catalogue = || view! { <a class="button" href=catalogue::PATH>{t!("Catalogue")}</a> };
         let new = visitor
             .is_operator()
-            .then(|| view! { <a class="button button-primary" href="/models/new">"New model"</a> });
+            .then(|| view! { <a class="button button-primary" href="/models/new">{t!("New model")}</a> });
         let actions = view! { {catalogue()} {new} };
         let listed = if models.is_empty() {
             table::empty(
-                "No models yet. Callers ask for a model by the name that you give it here. The catalogue has well-known ones \
-                 with their list prices.",
+                t!(
+                    "No models yet. Callers ask for a model by the name that you give it here. The catalogue has well-known \
+                     ones with their list prices."
+                ),
                 catalogue().into_any(),
             )
         } else {
@@ -56,7 +59,10 @@ pub fn list() -> AnyView {
                 format!("{} {group}", row.model.name)
             })?;
             listing.view(
-                format!("Prices are in {} per million tokens.", visit.format.currency()),
+                t!(
+                    "Prices are in {currency} per million tokens.",
+                    currency = visit.format.currency()
+                ),
                 &Named {
                     counted: |n| tn!(n, "{n} model", "{n} models"),
                     find: t!("Find among the models"),
@@ -65,10 +71,14 @@ pub fn list() -> AnyView {
             )
         };
         let content = view! {
-            {shell::page_head("Models and prices", "What callers may ask for, who serves it, and what it costs.", actions.into_any())}
+            {shell::page_head(
+                t!("Models and prices"),
+                t!("What callers may ask for, who serves it, and what it costs."),
+                actions.into_any(),
+            )}
             {listed}
         };
-        Ok(Page::new("Models and prices", content.into_any()))
+        Ok(Page::new(t!("Models and prices"), content.into_any()))
     })
 }
 
@@ -76,26 +86,28 @@ fn columns() -> Vec<Column<ModelRow>> {
     let input = |row: &ModelRow| row.price.as_ref().map(|price| price.rates.input_nanos_per_mtok);
     let output = |row: &ModelRow| row.price.as_ref().map(|price| price.rates.output_nanos_per_mtok);
     vec![
-        by_text(words("Name"), "name", |row: &ModelRow| &row.model.name).natural(),
-        by(words("State"), "state", |one, other| {
+        by_text(words(t!("Name")), "name", |row: &ModelRow| &row.model.name).natural(),
+        by(words(t!("State")), "state", |one, other| {
             readiness(one).cmp(&readiness(other))
         }),
-        by_text(words("Group"), "group", |row| {
+        by_text(words(t!("Group", in "of models")), "group", |row| {
             row.model.group.as_deref().unwrap_or_default()
         }),
-        by(figures("Context"), "context", |one: &ModelRow, other| {
-            one.model.context_tokens.cmp(&other.model.context_tokens)
-        }),
-        by(figures("Output cap"), "output_cap", |one: &ModelRow, other| {
+        by(
+            figures(t!("Context", in "size of a model")),
+            "context",
+            |one: &ModelRow, other| one.model.context_tokens.cmp(&other.model.context_tokens),
+        ),
+        by(figures(t!("Output cap")), "output_cap", |one: &ModelRow, other| {
             one.model.output_cap_tokens.cmp(&other.model.output_cap_tokens)
         }),
-        by(figures("Input price"), "input", move |one, other| {
+        by(figures(t!("Input price")), "input", move |one, other| {
             input(one).cmp(&input(other))
         }),
-        by(figures("Output price"), "output", move |one, other| {
+        by(figures(t!("Output price")), "output", move |one, other| {
             output(one).cmp(&output(other))
         }),
-        by(figures("Routes"), "routes", |one: &ModelRow, other| {
+        by(figures(t!("Routes")), "routes", |one: &ModelRow, other| {
             one.model.routes.len().cmp(&other.model.routes.len())
         }),
     ]
@@ -120,7 +132,7 @@ fn row(row: &ModelRow, format: &Format) -> AnyView {
     let price = |rate: fn(&Price) -> i64| {
         row.price
             .as_ref()
-            .map_or("none".to_owned(), |price| format.bare_rate(rate(price)))
+            .map_or_else(|| t!("none").to_owned(), |price| format.bare_rate(rate(price)))
     };
     view! {
         <tr>
@@ -141,13 +153,13 @@ fn row(row: &ModelRow, format: &Format) -> AnyView {
 
 fn state(row: &ModelRow) -> AnyView {
     if row.model.disabled_at.is_some() {
-        badge("disabled", Tone::Quiet)
+        badge(t!("disabled", in "upstream or model"), Tone::Quiet)
     } else if row.model.routes.is_empty() {
-        badge("no route", Tone::Bad)
+        badge(t!("no route"), Tone::Bad)
     } else if row.price.is_none() {
-        badge("no price", Tone::Warning)
+        badge(t!("no price"), Tone::Warning)
     } else {
-        badge("ready", Tone::Good)
+        badge(t!("ready", in "model"), Tone::Good)
     }
 }
 
@@ -164,19 +176,19 @@ pub fn new() -> AnyView {
             ..ModelForm::default()
         });
         let content = view! {
-            {shell::page_head("New model", "After this, give it a price.", ().into_any())}
+            {shell::page_head(t!("New model"), t!("After this, give it a price."), ().into_any())}
             <section class="card">
                 {form.summary()}
                 <form class="form" method="post" action=CreateModel::PATH>
                     {model_fields(&form, &upstreams, false)}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Create model"</button>
-                        <a class="button" href="/models">"Cancel"</a>
+                        <button class="button button-primary" type="submit">{t!("Create model")}</button>
+                        <a class="button" href="/models">{t!("Cancel")}</a>
                     </div>
                 </form>
             </section>
         };
-        Ok(Page::new("New model", content.into_any()))
+        Ok(Page::new(t!("New model"), content.into_any()))
     })
 }
 
@@ -199,7 +211,7 @@ pub fn edit() -> AnyView {
                     <input type="hidden" name="version" value=version />
                     {model_fields(&form, &upstreams, true)}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Save"</button>
+                        <button class="button button-primary" type="submit">{t!("Save")}</button>
                     </div>
                 </form>
             }
@@ -212,17 +224,17 @@ pub fn edit() -> AnyView {
         let limits = limits::address_of(&node);
         let group_limits = row.model.group.as_ref().map(|group| {
             let href = limits::address_of(&Target::Node(Scope::ModelGroup(group.clone())));
-            view! { <a class="button" href=href>{format!("Limits of {group} together")}</a> }
+            view! { <a class="button" href=href>{t!("Limits of {group} together", group)}</a> }
         });
         let actions = view! {
             {state(&row)} {group_limits}
-            <a class="button" href=limits>"Limits"</a>
+            <a class="button" href=limits>{t!("Limits")}</a>
             {audit::history_of_target(visitor, &node)}
         };
         let content = view! {
             {shell::page_head(name.clone(), "", actions.into_any())}
             <section class="card">
-                <h2>"Prices"</h2>
+                <h2>{t!("Prices")}</h2>
                 {price_list(&visit, &prices, is_operator)}
                 {is_operator.then(|| price_form(&visit, &name, &prices))}
             </section>
@@ -238,13 +250,15 @@ fn disabling(form: &Filled<ModelForm>) -> AnyView {
     let is_disabled = form.values.is_disabled == "on";
     view! {
         <details class="steps" open=is_disabled>
-            <summary>"Take this model out of use"</summary>
+            <summary>{t!("Take this model out of use")}</summary>
             <p>
-                "Saved with the box ticked, the model is hidden from callers from the next second on, and requests for it are refused \
-                 as for one that is not there, whichever key they come with. Requests under way end as they would. Prices, routes and \
-                 limits stay, and unticking it brings everything back."
+                {t!(
+                    "Saved with the box ticked, the model is hidden from callers from the next second on, and requests for it \
+                     are refused as for one that is not there, whichever key they come with. Requests under way end as they \
+                     would. Prices, routes and limits stay, and unticking it brings everything back."
+                )}
             </p>
-            {form.check(Field::new("is_disabled", "Disabled"), is_disabled)}
+            {form.check(Field::new("is_disabled", t!("Disabled")), is_disabled)}
         </details>
     }
     .into_any()
@@ -257,41 +271,42 @@ fn model_facts(row: &ModelRow, upstreams: &[UpstreamRow]) -> AnyView {
         .iter()
         .map(|route| {
             let upstream = upstreams.iter().find(|upstream| upstream.id == route.upstream_id);
-            let name = upstream.map_or("unknown upstream", |upstream| upstream.name.as_str());
-            format!(
-                "{} at {name} (position {}, weight {})",
-                route.upstream_model, route.position, route.weight
+            let name = upstream.map_or_else(|| t!("unknown upstream"), |upstream| upstream.name.as_str());
+            t!(
+                "{model} at {upstream} (position {position}, weight {weight})",
+                model = route.upstream_model,
+                upstream = name,
+                position = route.position,
+                weight = route.weight
             )
         })
         .collect();
     let routes = if routes.is_empty() {
-        "none: requests are refused until it has one".into_any()
+        t!("none: requests are refused until it has one").into_any()
     } else {
         view! { {routes.into_iter().map(|route| view! { <div>{route}</div> }).collect_view()} }.into_any()
     };
+    let tokens = |tokens: u64| t!("{count} tokens", count = format::count(tokens));
     facts(vec![
         (
-            "Context",
-            format!("{} tokens", format::count(model.context_tokens)).into_any(),
+            t!("Context", in "size of a model"),
+            tokens(model.context_tokens).into_any(),
         ),
+        (t!("Output cap"), tokens(model.output_cap_tokens).into_any()),
         (
-            "Output cap",
-            format!("{} tokens", format::count(model.output_cap_tokens)).into_any(),
+            t!("Output held without a cap"),
+            tokens(model.output_default_tokens).into_any(),
         ),
+        (t!("Counted with"), model.encoding.as_str().into_any()),
         (
-            "Output held without a cap",
-            format!("{} tokens", format::count(model.output_default_tokens)).into_any(),
-        ),
-        ("Counted with", model.encoding.as_str().into_any()),
-        (
-            "Group",
+            t!("Group", in "of models"),
             model
                 .group
                 .as_ref()
-                .map_or("none".to_owned(), |group| group.to_string())
+                .map_or_else(|| t!("none").to_owned(), |group| group.to_string())
                 .into_any(),
         ),
-        ("Routes", routes),
+        (t!("Routes"), routes),
     ])
 }
 
@@ -300,31 +315,55 @@ fn model_fields(form: &Filled<ModelForm>, upstreams: &[UpstreamRow], exists: boo
     let encodings = Encoding::ALL
         .map(|encoding| {
             let text = match encoding {
-                Encoding::Ratio => "By size, with a learned ratio".to_owned(),
-                exact => format!("Exactly, with {}", exact.as_str()),
+                Encoding::Ratio => t!("By size, with a learned ratio").to_owned(),
+                exact => t!("Exactly, with {encoding}", encoding = exact.as_str()),
             };
             (encoding.as_str().to_owned(), text)
         })
         .to_vec();
-    let name = Field::new("name", "Name").required();
+    let name = Field::new("name", t!("Name")).required();
     let name = if exists {
-        name.fixed().hint("A model's name never changes: the ledger names it.")
+        name.fixed()
+            .hint(t!("A model's name never changes: the ledger names it."))
     } else {
-        name.hint("What callers write in their requests.").placeholder("gpt-4o")
+        name.hint(t!("What callers write in their requests."))
+            .placeholder("gpt-4o")
     };
     view! {
         <fieldset>
-            <legend>"Model"</legend>
+            <legend>{t!("Model")}</legend>
             <div class="field-row">
                 {form.text(name, &values.name)}
-                {form.text(Field::new("group", "Group").hint("Models of one group share its limits. May stay empty."), &values.group)}
+                {form.text(
+                    Field::new("group", t!("Group", in "of models"))
+                        .hint(t!("Models of one group share its limits. May stay empty.")),
+                    &values.group,
+                )}
             </div>
             <div class="field-row">
-                {form.text(Field::new("context_tokens", "Context, tokens").whole().required().hint("Input and output together."), &values.context_tokens)}
-                {form.text(Field::new("output_cap_tokens", "Output cap, tokens").whole().required().hint("The most it can answer."), &values.output_cap_tokens)}
-                {form.text(Field::new("output_default_tokens", "Output held, tokens").whole().required().hint("Held for requests that state no cap."), &values.output_default_tokens)}
+                {form.text(
+                    Field::new("context_tokens", t!("Context, tokens"))
+                        .whole()
+                        .required()
+                        .hint(t!("Input and output together.")),
+                    &values.context_tokens,
+                )}
+                {form.text(
+                    Field::new("output_cap_tokens", t!("Output cap, tokens"))
+                        .whole()
+                        .required()
+                        .hint(t!("The most it can answer.")),
+                    &values.output_cap_tokens,
+                )}
+                {form.text(
+                    Field::new("output_default_tokens", t!("Output held, tokens"))
+                        .whole()
+                        .required()
+                        .hint(t!("Held for requests that state no cap.")),
+                    &values.output_default_tokens,
+                )}
             </div>
-            {form.select(Field::new("encoding", "Input is counted"), &values.encoding, encodings)}
+            {form.select(Field::new("encoding", t!("Input is counted")), &values.encoding, encodings)}
             {exists.then(|| disabling(form))}
         </fieldset>
         {route_fields(form, upstreams)}
@@ -336,10 +375,12 @@ fn route_fields(form: &Filled<ModelForm>, upstreams: &[UpstreamRow]) -> AnyView 
     if upstreams.is_empty() {
         return view! {
             <fieldset>
-                <legend>"Routes"</legend>
+                <legend>{t!("Routes")}</legend>
                 <p class="notice notice-warning">
-                    "A route leads to an upstream, and there is none yet. "
-                    <a href="/upstreams/new">"Add an upstream"</a> " first, or add routes later."
+                    {tv!(
+                        "A route leads to an upstream, and there is none yet. {link} first, or add routes later.",
+                        link = view! { <a href="/upstreams/new">{t!("Add an upstream")}</a> }
+                    )}
                 </p>
             </fieldset>
         }
@@ -355,15 +396,17 @@ fn route_fields(form: &Filled<ModelForm>, upstreams: &[UpstreamRow]) -> AnyView 
         .collect();
     view! {
         <fieldset>
-            <legend>"Routes"</legend>
+            <legend>{t!("Routes")}</legend>
             <p class="quiet">
-                "Lower positions are tried first; routes of one position share the traffic by weight. Choose no upstream to \
-                 take a route away."
+                {t!(
+                    "Lower positions are tried first; routes of one position share the traffic by weight. Choose no upstream \
+                     to take a route away."
+                )}
             </p>
             {form.error_of("routes")}
             {table::table(
-                "Who serves this model.",
-                &[words("Upstream"), words("Model's name there"), words("Position"), words("Weight")],
+                t!("Who serves this model."),
+                &[words(t!("Upstream")), words(t!("Model's name there")), words(t!("Position")), words(t!("Weight"))],
                 rows,
             )}
         </fieldset>
@@ -373,7 +416,7 @@ fn route_fields(form: &Filled<ModelForm>, upstreams: &[UpstreamRow]) -> AnyView 
 
 fn route_row(form: &Filled<ModelForm>, upstreams: &[UpstreamRow], index: usize, route: &RouteText) -> AnyView {
     let number = index + 1;
-    let choices = std::iter::once((String::new(), "None".to_owned()))
+    let choices = std::iter::once((String::new(), t!("None").to_owned()))
         .chain(
             upstreams
                 .iter()
@@ -384,8 +427,7 @@ fn route_row(form: &Filled<ModelForm>, upstreams: &[UpstreamRow], index: usize, 
             view! { <option value=value selected=is_chosen>{text}</option> }
         })
         .collect_view();
-    let cell = |name: &'static str, field: &str, label: &str, value: &str| {
-        let label = format!("{label} of route {number}");
+    let cell = |name: &'static str, field: &str, label: String, value: &str| {
         let value = value.to_owned();
         view! {
             <td>
@@ -398,13 +440,13 @@ fn route_row(form: &Filled<ModelForm>, upstreams: &[UpstreamRow], index: usize, 
     view! {
         <tr>
             <td>
-                <select class="input" name="route_upstream[]" aria-label=format!("Upstream of route {number}")>
+                <select class="input" name="route_upstream[]" aria-label=t!("Upstream of route {number}", number)>
                     {choices}
                 </select>
             </td>
-            {cell("route_model[]", "upstream_model", "Model's name", &route.model)}
-            {cell("route_position[]", "position", "Position", &route.position)}
-            {cell("route_weight[]", "weight", "Weight", &route.weight)}
+            {cell("route_model[]", "upstream_model", t!("Model's name of route {number}", number), &route.model)}
+            {cell("route_position[]", "position", t!("Position of route {number}", number), &route.position)}
+            {cell("route_weight[]", "weight", t!("Weight of route {number}", number), &route.weight)}
         </tr>
     }
     .into_any()
@@ -414,7 +456,9 @@ fn price_list(visit: &Visit, prices: &[StoredPrice], is_operator: bool) -> AnyVi
     if prices.is_empty() {
         return view! {
             <p class="notice notice-warning">
-                "This model has no price, so its requests are refused unless the policy for unpriced models says otherwise."
+                {t!(
+                    "This model has no price, so its requests are refused unless the policy for unpriced models says otherwise."
+                )}
             </p>
         }
         .into_any();
@@ -429,21 +473,21 @@ fn price_list(visit: &Visit, prices: &[StoredPrice], is_operator: bool) -> AnyVi
         })
         .collect();
     table::table(
-        format!(
-            "In {} per million tokens, the latest first, in {} time. What was charged stays charged.",
-            visit.format.currency(),
-            visit.format.zone()
+        t!(
+            "In {currency} per million tokens, the latest first, in {zone} time. What was charged stays charged.",
+            currency = visit.format.currency(),
+            zone = visit.format.zone()
         ),
         &[
-            words("In force"),
-            words("From"),
-            words("Until"),
-            figures("Input"),
-            figures("Cache read"),
-            figures("Cache write 5 min"),
-            figures("Cache write 1 h"),
-            figures("Output"),
-            words("Actions"),
+            words(t!("In force", in "price")),
+            words(t!("From", in "price")),
+            words(t!("Until", in "price")),
+            figures(t!("Input")),
+            figures(t!("Cache read")),
+            figures(t!("Cache write 5 min")),
+            figures(t!("Cache write 1 h")),
+            figures(t!("Output")),
+            words(t!("Actions")),
         ],
         rows,
     )
@@ -453,38 +497,42 @@ fn price_row(stored: &StoredPrice, visit: &Visit, now: chrono::DateTime<chrono::
     let format = &visit.format;
     let price = &stored.price;
     let state = if price.is_valid_at(now) {
-        badge("now", Tone::Good)
+        badge(t!("now", in "price"), Tone::Good)
     } else if price.valid_from > now {
-        badge("later", Tone::Warning)
+        badge(t!("later", in "price"), Tone::Warning)
     } else {
-        badge("past", Tone::Quiet)
+        badge(t!("past", in "price"), Tone::Quiet)
     };
     let id = price.id.to_string();
     let model = price.model.clone();
     let remove = (is_operator && price.valid_until.is_none_or(|end| end > now)).then(|| {
-        let label = format!("Remove the price from {}", format.minute(price.valid_from));
+        let label = t!("Remove the price from {time}", time = format.minute(price.valid_from));
         view! {
             <form method="post" action=RemovePrice::PATH>
                 <input type="hidden" name="id" value=id />
                 <input type="hidden" name="model" value=model />
-                <button class="button" type="submit" aria-label=label>"Remove"</button>
+                <button class="button" type="submit" aria-label=label>{t!("Remove")}</button>
             </form>
         }
     });
     let copy = is_operator.then(|| {
         let fields = [("name", price.model.as_str()), ("price", &price.id.to_string())];
         let href = format!("{}#{PRICE_FORM}", address("/models/edit", &fields));
-        let label = format!(
-            "Copy into a new price: the one from {}",
-            format.minute(price.valid_from)
+        let label = t!(
+            "Copy into a new price: the one from {time}",
+            time = format.minute(price.valid_from)
         );
-        view! { <a class="button" href=href aria-label=label>"Copy"</a> }
+        view! { <a class="button" href=href aria-label=label>{t!("Copy", in "price")}</a> }
     });
+    let until = match price.valid_until {
+        Some(until) => format.bare_minute(until),
+        None => t!("open", in "end of a price").to_owned(),
+    };
     view! {
         <tr>
             <td>{state}</td>
             <td class="nowrap">{format.bare_minute(price.valid_from)}</td>
-            <td class="nowrap">{price.valid_until.map_or("open".to_owned(), |until| format.bare_minute(until))}</td>
+            <td class="nowrap">{until}</td>
             {catalogue::rate_cells(&price.rates, format)}
             <td class="row-actions">
                 <div class="actions">{copy} {remove}</div>
@@ -503,35 +551,43 @@ fn price_form(visit: &Visit, model: &str, prices: &[StoredPrice]) -> AnyView {
     });
     let values = &form.values;
     let currency = visit.format.currency();
-    let amount = |name, label: &str| Field::new(name, label).amount();
+    let amount = |name, label: &'static str| Field::new(name, label).amount();
     let has_tiers = !values.tier_rows().is_empty();
     view! {
-        <h3 id=PRICE_FORM>"Add a price"</h3>
+        <h3 id=PRICE_FORM>{t!("Add a price")}</h3>
         {form.summary()}
         <form class="form form-wide" method="post" action=AddPrice::PATH>
             <input type="hidden" name="model" value=model.to_owned() />
             <p class="quiet">
-                {format!("In {currency} per million tokens. 0 is a price: free. An empty cache price is the input's.")}
+                {t!(
+                    "In {currency} per million tokens. 0 is a price: free. An empty cache price is the input's.",
+                    currency
+                )}
             </p>
             <div class="field-row">
-                {form.text(amount("input", "Input").required(), &values.rates.input)}
-                {form.text(amount("output", "Output").required().hint("Reasoning included."), &values.rates.output)}
+                {form.text(amount("input", t!("Input")).required(), &values.rates.input)}
                 {form.text(
-                    Field::new("valid_from", "From").instant().hint(format!("Empty: now. In {} time.", visit.format.zone())),
+                    amount("output", t!("Output")).required().hint(t!("Reasoning included.")),
+                    &values.rates.output,
+                )}
+                {form.text(
+                    Field::new("valid_from", t!("From", in "price"))
+                        .instant()
+                        .hint(t!("Empty: now. In {zone} time.", zone = visit.format.zone())),
                     &values.valid_from,
                 )}
             </div>
             <div class="field-row">
-                {form.text(amount("cache_read", "Cache read"), &values.rates.cache_read)}
-                {form.text(amount("cache_write_5m", "Cache write, 5 minutes"), &values.rates.cache_write_5m)}
-                {form.text(amount("cache_write_1h", "Cache write, 1 hour"), &values.rates.cache_write_1h)}
+                {form.text(amount("cache_read", t!("Cache read")), &values.rates.cache_read)}
+                {form.text(amount("cache_write_5m", t!("Cache write, 5 minutes")), &values.rates.cache_write_5m)}
+                {form.text(amount("cache_write_1h", t!("Cache write, 1 hour")), &values.rates.cache_write_1h)}
             </div>
             <details open=has_tiers>
-                <summary>"Other prices for long input"</summary>
+                <summary>{t!("Other prices for long input")}</summary>
                 {tier_fields(&form)}
             </details>
             <div class="actions">
-                <button class="button button-primary" type="submit">"Add price"</button>
+                <button class="button button-primary" type="submit">{t!("Add price")}</button>
             </div>
         </form>
     }
@@ -550,15 +606,17 @@ fn tier_fields(form: &Filled<PriceForm>) -> AnyView {
     view! {
         {form.error_of("tiers")}
         {table::table(
-            "When all input of a request together is longer than this, these prices apply to the whole of it. Leave a row \
-             empty to have fewer.",
+            t!(
+                "When all input of a request together is longer than this, these prices apply to the whole of it. Leave a row \
+                 empty to have fewer."
+            ),
             &[
-                words("Above so many input tokens"),
-                words("Input"),
-                words("Cache read"),
-                words("Cache write 5 min"),
-                words("Cache write 1 h"),
-                words("Output"),
+                words(t!("Above so many input tokens")),
+                words(t!("Input")),
+                words(t!("Cache read")),
+                words(t!("Cache write 5 min")),
+                words(t!("Cache write 1 h")),
+                words(t!("Output")),
             ],
             rows,
         )}
@@ -568,8 +626,7 @@ fn tier_fields(form: &Filled<PriceForm>) -> AnyView {
 
 fn tier_row(form: &Filled<PriceForm>, index: usize, tier: &TierText) -> AnyView {
     let number = index + 1;
-    let cell = |name: &'static str, field: &str, label: &str, value: &str, inputmode: &'static str| {
-        let label = format!("{label} of tier {number}");
+    let cell = |name: &'static str, field: &str, label: String, value: &str, inputmode: &'static str| {
         let value = value.to_owned();
         view! {
             <td>
@@ -582,12 +639,30 @@ fn tier_row(form: &Filled<PriceForm>, index: usize, tier: &TierText) -> AnyView 
     let rates = &tier.rates;
     view! {
         <tr>
-            {cell("tier_above[]", "above", "Input tokens", &tier.above, "numeric")}
-            {cell("tier_input[]", "input", "Input", &rates.input, "decimal")}
-            {cell("tier_cache_read[]", "cache_read", "Cache read", &rates.cache_read, "decimal")}
-            {cell("tier_cache_write_5m[]", "cache_write_5m", "Cache write, 5 minutes,", &rates.cache_write_5m, "decimal")}
-            {cell("tier_cache_write_1h[]", "cache_write_1h", "Cache write, 1 hour,", &rates.cache_write_1h, "decimal")}
-            {cell("tier_output[]", "output", "Output", &rates.output, "decimal")}
+            {cell("tier_above[]", "above", t!("Input tokens of tier {number}", number), &tier.above, "numeric")}
+            {cell("tier_input[]", "input", t!("Input of tier {number}", number), &rates.input, "decimal")}
+            {cell(
+                "tier_cache_read[]",
+                "cache_read",
+                t!("Cache read of tier {number}", number),
+                &rates.cache_read,
+                "decimal",
+            )}
+            {cell(
+                "tier_cache_write_5m[]",
+                "cache_write_5m",
+                t!("Cache write, 5 minutes, of tier {number}", number),
+                &rates.cache_write_5m,
+                "decimal",
+            )}
+            {cell(
+                "tier_cache_write_1h[]",
+                "cache_write_1h",
+                t!("Cache write, 1 hour, of tier {number}", number),
+                &rates.cache_write_1h,
+                "decimal",
+            )}
+            {cell("tier_output[]", "output", t!("Output of tier {number}", number), &rates.output, "decimal")}
         </tr>
     }
     .into_any()
@@ -657,7 +732,7 @@ impl ModelForm {
             Some(count) => count,
             None => {
                 if text.trim().is_empty() {
-                    fields.refuse(field, "write a number of tokens");
+                    fields.refuse(field, text!("write a number of tokens"));
                 }
                 1
             }
@@ -688,7 +763,7 @@ impl ModelForm {
                     return blank;
                 }
                 text.trim().parse().unwrap_or_else(|_| {
-                    fields.refuse(format!("routes.{index}.{field}"), "write a whole number");
+                    fields.refuse(format!("routes.{index}.{field}"), text!("write a whole number"));
                     blank
                 })
             };
@@ -705,7 +780,7 @@ impl ModelForm {
                     position,
                     weight,
                 }),
-                Err(_) => fields.refuse("routes", "choose an upstream from the list"),
+                Err(_) => fields.refuse("routes", text!("choose an upstream from the list")),
             }
         }
         routes
@@ -728,7 +803,7 @@ pub async fn create_model(#[server(flatten)] form: ModelForm) -> Result<(), Serv
                 .await?;
             let name = draft.name.trim();
             let to = address("/models/edit", &[("name", name)]);
-            Ok::<_, Refused>(Done::say(to, format!("{name} was created. Now give it a price.")))
+            Ok::<_, Refused>(Done::say(to, t!("{name} was created. Now give it a price.", name)))
         },
     )
     .await
@@ -751,7 +826,7 @@ pub async fn edit_model(#[server(flatten)] form: ModelForm) -> Result<(), Server
                 .control
                 .edit_model(visit.actor()?, version, &draft, visit.now())
                 .await?;
-            Ok::<_, Refused>(Done::say(to, "Saved."))
+            Ok::<_, Refused>(Done::say(to, t!("Saved.")))
         },
     )
     .await
@@ -848,7 +923,7 @@ impl TierText {
         let mut own = Fields::default();
         let above = own.count("above", &self.above);
         if self.above.trim().is_empty() {
-            own.refuse("above", "write above how many input tokens these prices apply");
+            own.refuse("above", text!("write above how many input tokens these prices apply"));
         }
         let rates = self.rates.parse(&mut own);
         if let Err(ControlError::Invalid(errors)) = own.check() {
@@ -879,7 +954,7 @@ pub async fn add_price(#[server(flatten)] form: PriceForm) -> Result<(), ServerF
                 .control
                 .add_price(visit.actor()?, &form.model, &draft, visit.now())
                 .await?;
-            Ok::<_, Refused>(Done::say(to, "The price was added."))
+            Ok::<_, Refused>(Done::say(to, t!("The price was added.")))
         },
     )
     .await
@@ -900,7 +975,7 @@ pub async fn remove_price(
             .control
             .remove_price(visit.actor()?, id, visit.now())
             .await?;
-        Ok::<_, Refused>(Done::say(to, "The price was removed."))
+        Ok::<_, Refused>(Done::say(to, t!("The price was removed.")))
     })
     .await
 }

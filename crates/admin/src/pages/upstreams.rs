@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::breakers::{self, Seen};
 use crate::error::PageError;
 use crate::form::{Field, Filled, Secret};
-use crate::format::{self, Format};
+use crate::format::Format;
 use crate::page::{self, Page, id_of_path};
 use crate::pages::audit;
 use crate::shell;
@@ -33,21 +33,23 @@ pub fn list() -> AnyView {
         let new = || {
             visitor
                 .is_operator()
-                .then(|| view! { <a class="button button-primary" href="/upstreams/new">"New upstream"</a> })
+                .then(|| view! { <a class="button button-primary" href="/upstreams/new">{t!("New upstream")}</a> })
         };
         let head = (!upstreams.is_empty()).then(new);
         let listed = if upstreams.is_empty() {
             table::empty(
-                "No upstreams yet. An upstream is a provider's endpoint with the credential for it: make one first, then load models \
-                 from the catalogue or make your own, and route them to it.",
-                view! { {new()} <a class="button" href="/models/catalogue">"Catalogue"</a> }.into_any(),
+                t!(
+                    "No upstreams yet. An upstream is a provider's endpoint with the credential for it: make one first, then \
+                     load models from the catalogue or make your own, and route them to it."
+                ),
+                view! { {new()} <a class="button" href="/models/catalogue">{t!("Catalogue")}</a> }.into_any(),
             )
         } else {
             let listing = Listing::new(&visit, columns(), upstreams, &[], |upstream| {
                 format!("{} {}", upstream.name, upstream.base_url)
             })?;
             listing.view(
-                "Provider endpoints.",
+                t!("Provider endpoints."),
                 &Named {
                     counted: |n| tn!(n, "{n} upstream", "{n} upstreams"),
                     find: t!("Find among the upstreams"),
@@ -56,27 +58,33 @@ pub fn list() -> AnyView {
             )
         };
         let content = view! {
-            {shell::page_head("Upstreams", "Where requests go: providers' endpoints and the credentials for them.", head.into_any())}
+            {shell::page_head(
+                t!("Upstreams"),
+                t!("Where requests go: providers' endpoints and the credentials for them."),
+                head.into_any(),
+            )}
             {listed}
         };
-        Ok(Page::new("Upstreams", content.into_any()))
+        Ok(Page::new(t!("Upstreams"), content.into_any()))
     })
 }
 
 fn columns() -> Vec<Column<UpstreamRow>> {
     vec![
-        by_text(words("Name"), "name", |upstream: &UpstreamRow| &upstream.name).natural(),
-        by(words("State"), "state", |one: &UpstreamRow, other| {
+        by_text(words(t!("Name")), "name", |upstream: &UpstreamRow| &upstream.name).natural(),
+        by(words(t!("State")), "state", |one: &UpstreamRow, other| {
             one.disabled_at.is_some().cmp(&other.disabled_at.is_some())
         }),
-        by_text(words("Dialect"), "dialect", |upstream| upstream.dialect.as_str()),
-        by_text(words("Address"), "address", |upstream| &upstream.base_url),
-        by(words("Credential"), "credential", |one: &UpstreamRow, other| {
+        by_text(words(t!("Dialect")), "dialect", |upstream| upstream.dialect.as_str()),
+        by_text(words(t!("Address")), "address", |upstream| &upstream.base_url),
+        by(words(t!("Credential")), "credential", |one: &UpstreamRow, other| {
             one.has_credential.cmp(&other.has_credential)
         }),
-        by(words("Since"), "since", |one: &UpstreamRow, other| {
-            one.created_at.cmp(&other.created_at)
-        }),
+        by(
+            words(t!("Since", in "upstream")),
+            "since",
+            |one: &UpstreamRow, other| one.created_at.cmp(&other.created_at),
+        ),
     ]
 }
 
@@ -101,9 +109,9 @@ fn row(upstream: &UpstreamRow, seen: &[Seen], live: usize, format: &Format) -> A
 
 fn state(upstream: &UpstreamRow) -> AnyView {
     if upstream.disabled_at.is_some() {
-        badge("disabled", Tone::Quiet)
+        badge(t!("disabled", in "upstream or model"), Tone::Quiet)
     } else {
-        badge("in use", Tone::Good)
+        badge(t!("in use", in "upstream"), Tone::Good)
     }
 }
 
@@ -112,16 +120,25 @@ fn breaker_words(upstream: &UpstreamRow, seen: &[Seen], live: usize) -> AnyView 
     seen.iter()
         .filter(|seen| seen.upstream_id == upstream.id)
         .map(|seen| {
-            let model = seen.upstream_model.clone().map(|model| format!("for {model} "));
-            let gateways = (live > 1).then(|| format!("({} of {live} gateways)", seen.gateways.len()));
-            view! { <div>{breakers::state(seen.state)} " " <small>{model} {gateways}</small></div> }
+            let says = seen.gateways.len();
+            let detail = match &seen.upstream_model {
+                Some(model) if live > 1 => t!("for {model} ({says} of {live} gateways)", model, says, live),
+                Some(model) => t!("for {model}", model),
+                None if live > 1 => t!("({says} of {live} gateways)", says, live),
+                None => String::new(),
+            };
+            view! { <div>{breakers::state(seen.state)} " " <small>{detail}</small></div> }
         })
         .collect_view()
         .into_any()
 }
 
 fn credential(upstream: &UpstreamRow) -> &'static str {
-    if upstream.has_credential { "set" } else { "none" }
+    if upstream.has_credential {
+        t!("set", in "credential")
+    } else {
+        t!("none", in "credential")
+    }
 }
 
 /// The form for a new upstream.
@@ -132,19 +149,19 @@ pub fn new() -> AnyView {
         }
         let form = Filled::new(visit.draft.clone(), CreateUpstream::PATH, UpstreamForm::default);
         let content = view! {
-            {shell::page_head("New upstream", "A provider's endpoint.", ().into_any())}
+            {shell::page_head(t!("New upstream"), t!("A provider's endpoint."), ().into_any())}
             <section class="card">
                 {form.summary()}
                 <form class="form" method="post" action=CreateUpstream::PATH>
                     {fields(&form, false, None)}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Create upstream"</button>
-                        <a class="button" href="/upstreams">"Cancel"</a>
+                        <button class="button button-primary" type="submit">{t!("Create upstream")}</button>
+                        <a class="button" href="/upstreams">{t!("Cancel")}</a>
                     </div>
                 </form>
             </section>
         };
-        Ok(Page::new("New upstream", content.into_any()))
+        Ok(Page::new(t!("New upstream"), content.into_any()))
     })
 }
 
@@ -166,16 +183,19 @@ pub fn edit() -> AnyView {
                     <input type="hidden" name="version" value=version />
                     {fields(&form, upstream.has_credential, Some(Routed::to(&visit, id).await?))}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Save"</button>
+                        <button class="button button-primary" type="submit">{t!("Save")}</button>
                     </div>
                 </form>
             }
             .into_any()
         } else {
             facts(vec![
-                ("Dialect", upstream.dialect.as_str().into_any()),
-                ("Address", view! { <code>{upstream.base_url.clone()}</code> }.into_any()),
-                ("Credential", credential(&upstream).into_any()),
+                (t!("Dialect"), upstream.dialect.as_str().into_any()),
+                (
+                    t!("Address"),
+                    view! { <code>{upstream.base_url.clone()}</code> }.into_any(),
+                ),
+                (t!("Credential"), credential(&upstream).into_any()),
             ])
         };
         let instances = visit.state.control.instances(&visitor.actor).await?;
@@ -183,8 +203,11 @@ pub fn edit() -> AnyView {
         let seen: Vec<Seen> = seen.into_iter().filter(|seen| seen.upstream_id == id).collect();
         let breaker = if seen.is_empty() {
             table::empty(
-                "Closed: requests go through. It opens when requests fail again and again, or when the credential is refused, and \
-                 cools down for as long as the provider asks; requests then go to the other routes of their models.",
+                t!(
+                    "Closed: requests go through. It opens when requests fail again and again, or when the credential is \
+                     refused, and cools down for as long as the provider asks; requests then go to the other routes of their \
+                     models."
+                ),
                 ().into_any(),
             )
         } else {
@@ -193,13 +216,13 @@ pub fn edit() -> AnyView {
         let limits = address("/limits", &[("of", &Scope::Upstream(id).to_string())]);
         let actions = view! {
             {state(&upstream)}
-            <a class="button" href=limits>"Limits"</a>
+            <a class="button" href=limits>{t!("Limits")}</a>
             {audit::history_of_target(visitor, &Target::Node(Scope::Upstream(id)))}
         };
         let content = view! {
             {shell::page_head(upstream.name.clone(), "", actions.into_any())}
             <section class="card">
-                <h2>"Breaker"</h2>
+                <h2>{t!("Breaker")}</h2>
                 {breaker}
             </section>
             <section class="card">{body}</section>
@@ -248,30 +271,40 @@ const MODELS_NAMED_MAX: usize = 5;
 fn disabling(form: &Filled<UpstreamForm>, routed: &Routed) -> AnyView {
     let is_disabled = form.values.is_disabled == "on";
     let served = match routed.models {
-        0 => "No model is routed to it.".to_owned(),
-        models => format!(
-            "{} routed to it.",
-            format::counted(models as u64, "model is", "models are")
+        0 => t!("No model is routed to it.").to_owned(),
+        models => tn!(
+            models as u64,
+            "{n} model is routed to it.",
+            "{n} models are routed to it."
         ),
     };
     let more = routed.only_here.len().saturating_sub(MODELS_NAMED_MAX);
     let named = routed.only_here[..routed.only_here.len() - more].join(", ");
     let then = match (routed.only_here.len(), more) {
-        (0, _) => "Each of them has another upstream in use, which takes its requests.".to_owned(),
-        (_, 0) => format!("Requests for these are refused, as they have no other upstream in use: {named}."),
-        (_, more) => {
-            format!("Requests for these are refused, as they have no other upstream in use: {named} and {more} more.")
-        }
+        _ if routed.models == 0 => String::new(),
+        (0, _) => t!("Each of them has another upstream in use, which takes its requests.").to_owned(),
+        (_, 0) => t!(
+            "Requests for these are refused, as they have no other upstream in use: {named}.",
+            named
+        ),
+        (_, more) => t!(
+            "Requests for these are refused, as they have no other upstream in use: {named} and {more} more.",
+            named,
+            more
+        ),
     };
-    let then = (routed.models > 0).then_some(then);
     view! {
         <details class="steps" open=is_disabled>
-            <summary>"Take this upstream out of use"</summary>
+            <summary>{t!("Take this upstream out of use")}</summary>
             <p>
-                "Saved with the box ticked, no request goes there from the next second on; requests under way end as they would. "
-                {served} " " {then} " Unticking it brings it back."
+                {t!(
+                    "Saved with the box ticked, no request goes there from the next second on; requests under way end as they \
+                     would. {served} {then} Unticking it brings it back.",
+                    served,
+                    then
+                )}
             </p>
-            {form.check(Field::new("is_disabled", "Disabled"), is_disabled)}
+            {form.check(Field::new("is_disabled", t!("Disabled")), is_disabled)}
         </details>
     }
     .into_any()
@@ -283,29 +316,36 @@ fn fields(form: &Filled<UpstreamForm>, has_credential: bool, routed: Option<Rout
     let dialects = vec![
         (
             Dialect::Openai.as_str().to_owned(),
-            "OpenAI, and what imitates it".to_owned(),
+            t!("OpenAI, and what imitates it").to_owned(),
         ),
-        (Dialect::Anthropic.as_str().to_owned(), "Anthropic messages".to_owned()),
+        (
+            Dialect::Anthropic.as_str().to_owned(),
+            t!("Anthropic messages").to_owned(),
+        ),
     ];
     let hint = if has_credential {
-        "One is set and never shown. Leave this empty to keep it."
+        t!("One is set and never shown. Leave this empty to keep it.")
     } else {
-        "The provider's API key. It is sealed at once and never shown again."
+        t!("The provider's API key. It is sealed at once and never shown again.")
     };
     let clear = has_credential.then(|| {
         form.check(
-            Field::new("clears_credential", "Take the credential away").hint("For an upstream that wants none."),
+            Field::new("clears_credential", t!("Take the credential away"))
+                .hint(t!("For an upstream that wants none.")),
             values.clears_credential == "on",
         )
     });
     view! {
-        {form.text(Field::new("name", "Name").required().placeholder("OpenAI, account A"), &values.name)}
-        {form.select(Field::new("dialect", "Dialect"), &values.dialect, dialects)}
+        {form.text(Field::new("name", t!("Name")).required().placeholder(t!("OpenAI, account A")), &values.name)}
+        {form.select(Field::new("dialect", t!("Dialect")), &values.dialect, dialects)}
         {form.text(
-            Field::new("base_url", "Address").required().hint("Up to and including the version.").placeholder("https://api.openai.com/v1"),
+            Field::new("base_url", t!("Address"))
+                .required()
+                .hint(t!("Up to and including the version."))
+                .placeholder("https://api.openai.com/v1"),
             &values.base_url,
         )}
-        {form.text(Field::new("credential", "Credential").password("off").hint(hint), "")}
+        {form.text(Field::new("credential", t!("Credential")).password("off").hint(hint), "")}
         {clear}
         {routed.map(|routed| disabling(form, &routed))}
     }
@@ -372,9 +412,9 @@ pub async fn create_upstream(#[server(flatten)] form: UpstreamForm) -> Result<()
                 .control
                 .create_upstream(visit.actor()?, &draft, visit.now())
                 .await?;
-            let notice = format!(
-                "{} was created. Models reach it through their routes.",
-                draft.name.trim()
+            let notice = t!(
+                "{name} was created. Models reach it through their routes.",
+                name = draft.name.trim()
             );
             Ok::<_, Refused>(Done::say("/upstreams", notice))
         },
@@ -398,7 +438,7 @@ pub async fn edit_upstream(#[server(flatten)] form: UpstreamForm) -> Result<(), 
                 .control
                 .edit_upstream(visit.actor()?, id, version, &draft, visit.now())
                 .await?;
-            Ok::<_, Refused>(Done::say(format!("/upstreams/{id}"), "Saved."))
+            Ok::<_, Refused>(Done::say(format!("/upstreams/{id}"), t!("Saved.")))
         },
     )
     .await
