@@ -97,7 +97,7 @@ impl Fields {
                 None
             }
             Err(error) => {
-                self.refuse(field, error.to_string());
+                self.refuse(field, error.text());
                 None
             }
         }
