@@ -215,7 +215,7 @@ impl Control {
             .ok_or(ControlError::NotFound { what: "tenant" })?;
         let before = lock(&mut transaction, id, version).await?;
         if before.revoked_at.is_some() {
-            return Err(is_revoked());
+            return Err(revoked_already());
         }
         let about = About {
             tenant: &tenant,
@@ -264,7 +264,7 @@ impl Control {
 const NOT_FOUND: ControlError = ControlError::NotFound { what: "key" };
 
 /// What is said of a change to a key that is revoked.
-fn is_revoked() -> ControlError {
+fn revoked_already() -> ControlError {
     ControlError::field("key", text!("this key is revoked; issue another one"))
 }
 

@@ -73,7 +73,7 @@ pub fn view() -> AnyView {
                 &[
                     words(t!("Model")),
                     words(t!("Use with the SDK of")),
-                    figures(t!("Context")),
+                    figures(t!("Context", in "size of a model")),
                     figures(t!("Output cap")),
                     figures(t!("Input price")),
                     figures(t!("Output price")),

@@ -709,7 +709,7 @@ pub fn detail() -> AnyView {
         let ledger = format!("/ledger?key={id}");
         let limits = address("/limits", &[("of", &Scope::Key(id).to_string())]);
         let actions = view! {
-            <a class="button" href=ledger>{t!("Requests")}</a>
+            <a class="button" href=ledger>{t!("Requests", in "link to the ledger")}</a>
             <a class="button" href=limits>{t!("Limits")}</a>
             {is_changeable.then(|| check_form(id, false))}
             {is_changeable.then(|| view! { <a class="button" href=rotate>{t!("Rotate")}</a> })}
@@ -808,7 +808,7 @@ async fn editor(visit: &Visit, visitor: &Visitor, key: &KeyRow) -> Result<AnyVie
     let fields = key_fields(visit, visitor, &form, &offer).await?;
     Ok(view! {
         <section class="card">
-            <h2>{t!("Change")}</h2>
+            <h2>{t!("Change", in "heading of a form")}</h2>
             {form.summary()}
             <form class="form" method="post" action=EditKey::PATH>
                 <input type="hidden" name="id" value=key.id.to_string() />

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use store::keys::KeyRow;
 use store::{keys, random, tenants};
 
-use super::{IssuedKey, NOT_FOUND, changed, is_revoked, lock};
+use super::{IssuedKey, NOT_FOUND, changed, lock, revoked_already};
 use crate::{Actor, Control, ControlError, commit};
 
 impl Control {
@@ -92,7 +92,7 @@ impl Control {
 
 fn require_usable(key: &KeyRow, now: DateTime<Utc>) -> Result<(), ControlError> {
     if key.revoked_at.is_some() {
-        return Err(is_revoked());
+        return Err(revoked_already());
     }
     if key.expires_at.is_some_and(|at| at <= now) {
         return Err(ControlError::field(
