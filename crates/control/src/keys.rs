@@ -16,6 +16,8 @@ use domain::management_tokens::Permission;
 use domain::people::Role;
 use domain::periods::months_after;
 use domain::priority::Priority;
+use domain::text;
+use domain::text::Text;
 use serde_json::{Value, json};
 use store::keys::{KeyFilter, KeyRow};
 use store::keys::{KeyValues, NewKey};
@@ -151,7 +153,7 @@ impl Control {
         // The lock also keeps the ceiling as it is, and the counts below exact.
         let tenant = tenants::lock(&mut transaction, tenant_id)
             .await?
-            .ok_or(ControlError::field("tenant_id", "there is no such tenant"))?;
+            .ok_or(ControlError::field("tenant_id", text!("there is no such tenant")))?;
         if owner == KeyOwner::Service && actor.person_id().is_some() {
             // So that revoking what somebody issued who is shut out, and their issuing more, do not pass each other.
             self.lock_self(&mut transaction, actor).await?;
@@ -213,7 +215,7 @@ impl Control {
             .ok_or(ControlError::NotFound { what: "tenant" })?;
         let before = lock(&mut transaction, id, version).await?;
         if before.revoked_at.is_some() {
-            return Err(ControlError::field("key", "this key is revoked; issue another one"));
+            return Err(revoked_already());
         }
         let about = About {
             tenant: &tenant,
@@ -261,6 +263,11 @@ impl Control {
 
 const NOT_FOUND: ControlError = ControlError::NotFound { what: "key" };
 
+/// What is said of a change to a key that is revoked.
+fn revoked_already() -> ControlError {
+    ControlError::field("key", text!("this key is revoked; issue another one"))
+}
+
 fn require_may_issue(actor: &Actor, tenant: TenantId, owner: KeyOwner) -> Result<(), ControlError> {
     let is_own = matches!(actor.reach()?, Reach::Own(own, person)
         if own == tenant && owner == KeyOwner::Person(person));
@@ -285,7 +292,7 @@ async fn require_owner(
         Some(person) if person.tenant_id == Some(tenant) && person.disabled_at.is_none() => Ok(Some(id)),
         _ => Err(ControlError::field(
             "owner",
-            "choose somebody who belongs to this tenant",
+            text!("choose somebody who belongs to this tenant"),
         )),
     }
 }
@@ -300,7 +307,10 @@ async fn require_room(
     if keys::count_live(transaction, tenant, None, now).await? >= KEYS_PER_TENANT_MAX {
         return Err(ControlError::field(
             "name",
-            format!("this tenant has {KEYS_PER_TENANT_MAX} keys already; revoke one first"),
+            text!(
+                "this tenant has {most} keys already; revoke one first",
+                most = KEYS_PER_TENANT_MAX
+            ),
         ));
     }
     let most = rules
@@ -311,10 +321,12 @@ async fn require_room(
         return Err(ControlError::field(
             "name",
             match most {
-                0 => "people of this tenant have no keys of their own; a manager issues service accounts' keys"
-                    .to_owned(),
-                1 => "this person has a key already, and may have one; revoke it first".to_owned(),
-                most => format!("this person has {most} keys already, and may have no more; revoke one first"),
+                0 => text!("people of this tenant have no keys of their own; a manager issues service accounts' keys"),
+                1 => text!("this person has a key already, and may have one; revoke it first"),
+                most => text!(
+                    "this person has {most} keys already, and may have no more; revoke one first",
+                    most
+                ),
             },
         ));
     }
@@ -360,7 +372,13 @@ async fn checked(
     let name = fields.name("name", &draft.name);
     let ceiling = tenant.priority_ceiling_in_force;
     if draft.priority > ceiling {
-        fields.refuse("priority", format!("this tenant's keys run at {ceiling} at most"));
+        fields.refuse(
+            "priority",
+            text!(
+                "this tenant's keys run at {ceiling} at most",
+                ceiling = priority_text(ceiling)
+            ),
+        );
     }
     // Rows from before this rule may have it, and anybody who may change such a key may take it away.
     let may_name_users_before = before.is_some_and(|key| key.may_name_users);
@@ -368,10 +386,10 @@ async fn checked(
         fields.require(
             !draft.may_name_users,
             "may_name_users",
-            "only a service account's key may name end users: a person's key counts in its owner's limits",
+            text!("only a service account's key may name end users: a person's key counts in its owner's limits"),
         );
     } else if draft.may_name_users != may_name_users_before && !actor.may_run(tenant.tenant.id) {
-        fields.refuse("may_name_users", "ask a manager of your tenant to change this");
+        fields.refuse("may_name_users", text!("ask a manager of your tenant to change this"));
     }
     let allowed_models = check_models(transaction, &mut fields, draft).await?;
     let expires_at = match (draft.expiry, about.owner_id) {
@@ -386,7 +404,7 @@ async fn checked(
     if let Expiry::Months(months) = draft.expiry
         && !(1..=LIFETIME_MONTHS_MAX).contains(&months)
     {
-        fields.refuse("expiry", format!("between 1 and {LIFETIME_MONTHS_MAX} months"));
+        fields.refuse("expiry", months_range());
     }
     let is_unchanged = before.is_some_and(|key| key.expires_at == expires_at);
     if let Expiry::Months(_) = draft.expiry
@@ -395,14 +413,14 @@ async fn checked(
     {
         fields.refuse(
             "expiry",
-            "by its tenant's rules this key's life is over by then; rotate it to begin anew",
+            text!("by its tenant's rules this key's life is over by then; rotate it to begin anew"),
         );
     }
     if let Expiry::At(at) = draft.expiry
         && !is_unchanged
         && !(now..=now + Duration::days(i64::from(LIFETIME_MONTHS_MAX) * 31)).contains(&at)
     {
-        fields.refuse("expiry", "choose a time in the future, within ten years");
+        fields.refuse("expiry", text!("choose a time in the future, within ten years"));
     }
     let powers = KeyPowers {
         priority: draft.priority,
@@ -436,17 +454,39 @@ async fn check_models(
     fields.require(
         !names.is_empty(),
         "allowed_models",
-        "choose at least one model, or allow all of them",
+        text!("choose at least one model, or allow all of them"),
     );
     if names.len() > ALLOWED_MODELS_MAX {
-        fields.refuse("allowed_models", format!("at most {ALLOWED_MODELS_MAX} models"));
+        fields.refuse("allowed_models", too_many_models());
         return Ok(Some(names));
     }
     let missing = models::missing(transaction, &names).await?;
     if !missing.is_empty() {
-        fields.refuse("allowed_models", format!("there is no model {}", missing.join(", ")));
+        fields.refuse("allowed_models", no_models(&missing));
     }
     Ok(Some(names))
+}
+
+fn months_range() -> Text {
+    text!("between 1 and {most} months", most = LIFETIME_MONTHS_MAX)
+}
+
+fn too_many_models() -> Text {
+    text!("at most {most} models", most = ALLOWED_MODELS_MAX)
+}
+
+fn no_models(missing: &[String]) -> Text {
+    text!("there is no model {models}", models = missing.join(", "))
+}
+
+/// A priority's word inside a text.
+fn priority_text(priority: Priority) -> Text {
+    match priority {
+        Priority::Low => text!("low"),
+        Priority::Default => text!("default"),
+        Priority::High => text!("high"),
+        Priority::Critical => text!("critical"),
+    }
 }
 
 fn shown(key: &KeyRow) -> Value {

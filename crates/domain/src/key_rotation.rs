@@ -6,6 +6,8 @@ use chrono::{DateTime, Utc};
 
 use crate::key_text::SecretHash;
 use crate::policy::KeySecret;
+use crate::text;
+use crate::text::Text;
 
 /// The longest overlap: 30 days.
 pub const OVERLAP_SECONDS_MAX: u64 = 30 * 24 * 3_600;
@@ -15,8 +17,15 @@ pub struct Overlap(Duration);
 
 /// The overlap is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("both secrets work for 30 days at most")]
+#[error("{}", self.text())]
 pub struct OverlapTooLong;
+
+impl OverlapTooLong {
+    /// What is wrong, for people.
+    pub fn text(self) -> Text {
+        text!("both secrets work for 30 days at most")
+    }
+}
 
 impl Overlap {
     /// The old secret ends with the rotation.

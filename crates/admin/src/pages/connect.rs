@@ -38,7 +38,10 @@ pub fn view() -> AnyView {
         let rows = models
             .iter()
             .map(|row| {
-                let price = |rate: Option<i64>| rate.map_or("none".to_owned(), |rate| visit.format.bare_rate(rate));
+                let price = |rate: Option<i64>| match rate {
+                    Some(rate) => visit.format.bare_rate(rate),
+                    None => t!("none").to_owned(),
+                };
                 let rates = row.price.as_ref().map(|price| price.rates);
                 view! {
                     <tr>
@@ -55,53 +58,64 @@ pub fn view() -> AnyView {
             .collect::<Vec<_>>();
         let listed = if rows.is_empty() {
             table::empty(
-                "No models are offered yet. An operator makes them, with an upstream and a price.",
+                t!("No models are offered yet. An operator makes them, with an upstream and a price."),
                 visitor
                     .is_operator()
-                    .then(|| view! { <a class="button" href="/models">"Models and prices"</a> })
+                    .then(|| view! { <a class="button" href="/models">{t!("Models and prices")}</a> })
                     .into_any(),
             )
         } else {
             table::table(
-                format!("Prices are in {} per million tokens.", visit.format.currency()),
+                t!(
+                    "Prices are in {currency} per million tokens.",
+                    currency = visit.format.currency()
+                ),
                 &[
-                    words("Model"),
-                    words("Use with the SDK of"),
-                    figures("Context"),
-                    figures("Output cap"),
-                    figures("Input price"),
-                    figures("Output price"),
+                    words(t!("Model")),
+                    words(t!("Use with the SDK of")),
+                    figures(t!("Context", in "size of a model")),
+                    figures(t!("Output cap")),
+                    figures(t!("Input price")),
+                    figures(t!("Output price")),
                 ],
                 rows,
             )
         };
         let address = format!("{}/v1", visit.state.gateway_address);
+        let lead =
+            t!("Any program that speaks to OpenAI or to Anthropic works: give it the address and a key from here.");
         let content = view! {
-            {shell::page_head("How to connect", "Any program that speaks to OpenAI or to Anthropic works: give it the address and a key from here.", ().into_any())}
+            {shell::page_head(t!("How to connect"), lead, ().into_any())}
             <section class="card">
-                <h2>"Address"</h2>
-                <h3>"For OpenAI's SDKs and whatever is compatible"</h3>
+                <h2>{t!("Address")}</h2>
+                <h3>{t!("For OpenAI's SDKs and whatever is compatible")}</h3>
                 <code class="secret" id="address">{address}</code>
-                <CopyButton target="address".to_owned() label="Copy the address".to_owned() />
-                <h3>"For Anthropic's SDKs"</h3>
+                <CopyButton target="address".to_owned() label=t!("Copy the address").to_owned() />
+                <h3>{t!("For Anthropic's SDKs")}</h3>
                 <code class="secret" id="anthropic-address">{visit.state.gateway_address.to_string()}</code>
-                <CopyButton target="anthropic-address".to_owned() label="Copy the address for Anthropic's SDKs".to_owned() />
+                <CopyButton
+                    target="anthropic-address".to_owned()
+                    label=t!("Copy the address for Anthropic's SDKs").to_owned()
+                />
                 <p class="quiet">
-                    "The key goes where the provider's key went. " <a href="/keys">"Issue one under Keys"</a> "; its secret is shown once."
+                    {tv!(
+                        "The key goes where the provider's key went. {link}; its secret is shown once.",
+                        link = view! { <a href="/keys">{t!("Issue one under Keys")}</a> },
+                    )}
                 </p>
             </section>
             <section class="card">
-                <h2>"Examples"</h2>
+                <h2>{t!("Examples")}</h2>
                 {openai_snippets(&visit.state.gateway_address, KEY_PLACEHOLDER, openai.as_deref())}
                 {anthropic.map(|model| anthropic_snippets(&visit.state.gateway_address, KEY_PLACEHOLDER, &model))}
             </section>
             <section class="card">
-                <h2>"Models"</h2>
+                <h2>{t!("Models")}</h2>
                 {listed}
             </section>
             {calls()}
         };
-        Ok(Page::new("How to connect", content.into_any()))
+        Ok(Page::new(t!("How to connect"), content.into_any()))
     })
 }
 
@@ -115,7 +129,7 @@ fn dialects(dialects: &[Dialect]) -> String {
         })
         .collect();
     if names.is_empty() {
-        "not available yet".to_owned()
+        t!("not available yet").to_owned()
     } else {
         names.join(", ")
     }
@@ -123,58 +137,14 @@ fn dialects(dialects: &[Dialect]) -> String {
 
 /// What is served, and what goes with every call.
 fn calls() -> AnyView {
-    let served = [
-        ("POST /v1/chat/completions", "OpenAI's chat, whole or as a stream"),
-        (
-            "POST /v1/responses",
-            "OpenAI's responses, whole or as a stream; what the provider keeps cannot be referred to, so the conversation goes along",
-        ),
-        ("POST /v1/completions", "OpenAI's older completions"),
-        ("POST /v1/embeddings", "OpenAI's embeddings"),
-        ("POST /v1/messages", "Anthropic's messages, whole or as a stream"),
-        (
-            "POST /v1/messages/count_tokens",
-            "how many tokens a message has; costs nothing",
-        ),
-        (
-            "GET /v1/models",
-            "what your key may use, in the shape of whoever asks; /v1/models/{name} is one of them",
-        ),
-        (
-            "GET /v1/key",
-            "what your key may do, until when, and what is left of its limits; costs nothing",
-        ),
-        (
-            "GET /v1/jobs",
-            "answers that come later; /v1/jobs/{id} is one of them, and a POST to /v1/jobs/{id}/cancel calls it off",
-        ),
-    ];
-    let headers = [
-        (
-            "X-Tollgate-Tags",
-            "project=search,cost_centre=42: up to 16 tags, by which reports can be grouped",
-        ),
-        (
-            "Idempotency-Key",
-            "a name of your own for a request: sent again within ten minutes, it does not run again, and an answer of up to 1 MiB is given again",
-        ),
-        (
-            "X-Tollgate-User",
-            "whom the request is for, if the key is a service account's and may name users",
-        ),
-        (
-            "X-Tollgate-Priority",
-            "low, default, high or critical, if lower than the key's",
-        ),
-    ];
-    let rows = |pairs: &[(&'static str, &'static str)]| {
+    let rows = |pairs: Vec<(&'static str, String)>| {
         pairs
-            .iter()
+            .into_iter()
             .map(|(name, meaning)| {
                 view! {
                     <tr>
-                        <th scope="row" class="nowrap"><code>{*name}</code></th>
-                        <td>{*meaning}</td>
+                        <th scope="row" class="nowrap"><code>{name}</code></th>
+                        <td>{meaning}</td>
                     </tr>
                 }
                 .into_any()
@@ -183,19 +153,99 @@ fn calls() -> AnyView {
     };
     view! {
         <section class="card">
-            <h2>"What is served"</h2>
+            <h2>{t!("What is served")}</h2>
             {table::table(
-                "Everything else is closed, because it could not be metered.",
-                &[words("Call"), words("What it is")],
-                rows(&served),
+                t!("Everything else is closed, because it could not be metered."),
+                &[words(t!("Call")), words(t!("What it is"))],
+                rows(served()),
             )}
         </section>
         <section class="card">
-            <h2>"Headers of ours"</h2>
-            {table::table("All may be left out.", &[words("Header"), words("What it says")], rows(&headers))}
+            <h2>{t!("Headers of ours")}</h2>
+            {table::table(
+                t!("All may be left out."),
+                &[words(t!("Header")), words(t!("What it says"))],
+                rows(headers()),
+            )}
         </section>
     }
     .into_any()
+}
+
+/// Each call and what it is.
+fn served() -> Vec<(&'static str, String)> {
+    vec![
+        (
+            "POST /v1/chat/completions",
+            t!("OpenAI's chat, whole or as a stream").to_owned(),
+        ),
+        (
+            "POST /v1/responses",
+            t!(
+                "OpenAI's responses, whole or as a stream; what the provider keeps cannot be referred to, so the conversation \
+                 goes along"
+            )
+            .to_owned(),
+        ),
+        ("POST /v1/completions", t!("OpenAI's older completions").to_owned()),
+        ("POST /v1/embeddings", t!("OpenAI's embeddings").to_owned()),
+        (
+            "POST /v1/messages",
+            t!("Anthropic's messages, whole or as a stream").to_owned(),
+        ),
+        (
+            "POST /v1/messages/count_tokens",
+            t!("how many tokens a message has; costs nothing").to_owned(),
+        ),
+        (
+            "GET /v1/models",
+            t!(
+                "what your key may use, in the shape of whoever asks; {address} is one of them",
+                address = "/v1/models/{name}"
+            ),
+        ),
+        (
+            "GET /v1/key",
+            t!("what your key may do, until when, and what is left of its limits; costs nothing").to_owned(),
+        ),
+        (
+            "GET /v1/jobs",
+            t!(
+                "answers that come later; {address} is one of them, and a POST to {cancel} calls it off",
+                address = "/v1/jobs/{id}",
+                cancel = "/v1/jobs/{id}/cancel"
+            ),
+        ),
+    ]
+}
+
+/// Each header and what it says.
+fn headers() -> Vec<(&'static str, String)> {
+    vec![
+        (
+            "X-Tollgate-Tags",
+            t!(
+                "{example}: up to 16 tags, by which reports can be grouped",
+                example = "project=search,cost_centre=42"
+            ),
+        ),
+        (
+            "Idempotency-Key",
+            t!(
+                "a name of your own for a request: sent again within ten minutes, it does not run again, and an answer of up to \
+                 1 MiB is given again"
+            )
+            .to_owned(),
+        ),
+        (
+            "X-Tollgate-User",
+            t!("whom the request is for, if the key is a service account's and may name users").to_owned(),
+        ),
+        (
+            "X-Tollgate-Priority",
+            t!("low, default, high or critical, if lower than the key's").to_owned(),
+        ),
+    ]
 }
 
 /// The same request to Anthropic's call, and the variables that Anthropic's SDKs read.
@@ -221,10 +271,10 @@ fn anthropic_snippets(gateway_address: &str, key: &str, model: &str) -> AnyView 
     );
     let environment = format!("export ANTHROPIC_BASE_URL=\"{gateway_address}\"\nexport ANTHROPIC_API_KEY=\"{key}\"");
     view! {
-        {snippet("environment-anthropic", "environment variables, for Anthropic's SDKs", environment)}
-        {snippet("curl-anthropic", "curl, as to Anthropic", curl)}
-        {snippet("python-anthropic", "Python, as to Anthropic", python)}
-        {snippet("node-anthropic", "Node, as to Anthropic", node)}
+        {snippet("environment-anthropic", t!("environment variables, for Anthropic's SDKs"), environment)}
+        {snippet("curl-anthropic", t!("curl, as to Anthropic"), curl)}
+        {snippet("python-anthropic", t!("Python, as to Anthropic"), python)}
+        {snippet("node-anthropic", t!("Node, as to Anthropic"), node)}
     }
     .into_any()
 }
@@ -260,7 +310,7 @@ fn openai_snippets(gateway_address: &str, key: &str, model: Option<&str>) -> Any
     );
     let environment = format!("export OPENAI_BASE_URL=\"{gateway_address}/v1\"\nexport OPENAI_API_KEY=\"{key}\"");
     view! {
-        {snippet("environment", "environment variables", environment)}
+        {snippet("environment", t!("environment variables"), environment)}
         {snippet("curl", "curl", curl)}
         {snippet("python", "Python", python)}
         {snippet("node", "Node", node)}
@@ -273,7 +323,7 @@ fn snippet(id: &'static str, title: &'static str, text: String) -> AnyView {
         <div class="snippet">
             <h3>{title}</h3>
             <pre tabindex="0"><code id=id>{text}</code></pre>
-            <CopyButton target=id.to_owned() label=format!("Copy the {title} example") />
+            <CopyButton target=id.to_owned() label=t!("Copy the {title} example", title) />
         </div>
     }
     .into_any()

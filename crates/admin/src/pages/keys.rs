@@ -17,6 +17,7 @@ use domain::key_text::masked;
 use domain::key_warnings::KeyEnding;
 use domain::limits::{Scope, Target};
 use domain::priority::Priority;
+use domain::text;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
+use crate::language;
 use crate::page::{self, Page, id_of_path};
 use crate::pages::audit;
 use crate::pages::connect::snippets;
@@ -32,6 +34,7 @@ use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, facts, figures, words};
 use crate::visit::{Visit, Visitor, address};
+use crate::words::priority;
 use admin_islands::copy_button::CopyButton;
 
 /// Keys on one page of the list.
@@ -54,17 +57,17 @@ pub fn list() -> AnyView {
         let older = has_more.then(|| keys.last().map(|last| wanted.after(last))).flatten();
         let issue = visitor.issues_keys().then(|| {
             let href = address("/keys/new", &[("tenant", &wanted.tenant_text())]);
-            view! { <a class="button button-primary" href=href>"Issue a key"</a> }
+            view! { <a class="button button-primary" href=href>{t!("Issue a key")}</a> }
         });
         let (title, lead) = if visitor.is_member() {
             (
-                "My keys",
-                "Programs that you run identify themselves with one of these.",
+                t!("My keys"),
+                t!("Programs that you run identify themselves with one of these."),
             )
         } else {
             (
-                "Keys",
-                "Programs identify themselves with a key. Its secret is shown once, when it is issued.",
+                t!("Keys"),
+                t!("Programs identify themselves with a key. Its secret is shown once, when it is issued."),
             )
         };
         let listed = if keys.is_empty() {
@@ -74,30 +77,37 @@ pub fn list() -> AnyView {
             let months = visit.state.control.key_months(&visitor.actor, &keys, now).await?;
             let month = |key: &KeyRow| months.get(&key.id).copied().unwrap_or_default();
             table::table(
-                "The newest first. Spend and refusals are this month's.",
+                t!("The newest first. Spend and refusals are this month's."),
                 &[
-                    words("Name"),
-                    words("Key"),
-                    words("State"),
-                    figures("Spent"),
-                    figures("Refused"),
-                    words("Last used"),
-                    words("Tenant"),
-                    words("Owner"),
-                    words("Priority"),
-                    words("Models"),
-                    words("Expires"),
+                    words(t!("Name")),
+                    words(t!("Key")),
+                    words(t!("State")),
+                    figures(t!("Spent")),
+                    figures(t!("Refused")),
+                    words(t!("Last used")),
+                    words(t!("Tenant")),
+                    words(t!("Owner")),
+                    words(t!("Priority")),
+                    words(t!("Models")),
+                    words(t!("Expires")),
                 ],
                 keys.iter()
                     .map(|key| row(key, month(key), visitor, &visit.format, now))
                     .collect(),
             )
         };
+        let older = older.map(|href| {
+            view! {
+                <nav class="pager" aria-label=t!("Pages")>
+                    <a class="button" href=href rel="next">{t!("Older keys")}</a>
+                </nav>
+            }
+        });
         let content = view! {
             {shell::page_head(title, lead, issue.into_any())}
             {filters(&visit, visitor, &wanted).await?}
             {listed}
-            {older.map(|href| view! { <nav class="pager" aria-label="Pages"><a class="button" href=href rel="next">"Older keys"</a></nav> })}
+            {older}
         };
         Ok(Page::new(title, content.into_any()))
     })
@@ -107,19 +117,21 @@ pub fn list() -> AnyView {
 fn nothing_listed(visitor: &Visitor, wanted: &Wanted) -> AnyView {
     if wanted.tenant.is_some() || !wanted.find.is_empty() || wanted.before.is_some() {
         return table::empty(
-            "No key matches. Take a filter away, or show revoked keys too.",
-            view! { <a class="button" href="/keys">"Show all"</a> }.into_any(),
+            t!("No key matches. Take a filter away, or show revoked keys too."),
+            view! { <a class="button" href="/keys">{t!("Show all")}</a> }.into_any(),
         );
     }
     if !visitor.issues_keys() {
-        return table::empty("No keys yet. Operators and managers issue them.", ().into_any());
+        return table::empty(t!("No keys yet. Operators and managers issue them."), ().into_any());
     }
     table::empty(
-        "No keys yet. A program sends its key with each request, as it would send one of the provider's: issue one for each program, \
-         so that its use is told apart and it can be revoked alone.",
+        t!(
+            "No keys yet. A program sends its key with each request, as it would send one of the provider's: issue one for each \
+             program, so that its use is told apart and it can be revoked alone."
+        ),
         view! {
-            <a class="button" href="/keys/new">"Issue the first key"</a>
-            <a class="button" href="/connect">"How to connect"</a>
+            <a class="button" href="/keys/new">{t!("Issue the first key")}</a>
+            <a class="button" href="/connect">{t!("How to connect")}</a>
         }
         .into_any(),
     )
@@ -192,24 +204,24 @@ async fn filters(visit: &Visit, visitor: &Visitor, wanted: &Wanted) -> Result<An
     let form = Filled::<()>::blank(());
     let tenants = if visitor.sees_everything() {
         let tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
-        let choices = std::iter::once((String::new(), "All tenants".to_owned()))
+        let choices = std::iter::once((String::new(), t!("All tenants").to_owned()))
             .chain(
                 tenants
                     .iter()
                     .map(|tenant| (tenant.row.tenant.id.to_string(), tenant.row.tenant.name.clone())),
             )
             .collect();
-        form.select(Field::new("tenant", "Tenant"), &wanted.tenant_text(), choices)
+        form.select(Field::new("tenant", t!("Tenant")), &wanted.tenant_text(), choices)
     } else {
         ().into_any()
     };
     Ok(view! {
         <form class="filters" method="get" action="/keys">
             {tenants}
-            {form.text(Field::new("find", "Find among the keys"), &wanted.find)}
-            {form.check(Field::new("revoked", "Show revoked keys too"), wanted.includes_revoked)}
+            {form.text(Field::new("find", t!("Find among the keys")), &wanted.find)}
+            {form.check(Field::new("revoked", t!("Show revoked keys too")), wanted.includes_revoked)}
             <div class="actions">
-                <button class="button" type="submit">"Show"</button>
+                <button class="button" type="submit">{t!("Show")}</button>
             </div>
         </form>
     }
@@ -239,7 +251,7 @@ fn row(key: &KeyRow, month: KeyMonth, visitor: &Visitor, format: &Format, now: D
             <td class="nowrap">{last_used(key.last_used_at, format)}</td>
             <td>{tenant}</td>
             <td>{owner(key)}</td>
-            <td>{key.priority.as_str()}</td>
+            <td>{priority(key.priority)}</td>
             <td>{models(key)}</td>
             <td class="nowrap">{expiry(key, format)}</td>
         </tr>
@@ -249,21 +261,21 @@ fn row(key: &KeyRow, month: KeyMonth, visitor: &Visitor, format: &Format, now: D
 
 fn state(key: &KeyRow, format: &Format, now: DateTime<Utc>) -> AnyView {
     if key.revoked_at.is_some() {
-        return badge("revoked", Tone::Bad);
+        return badge(t!("revoked"), Tone::Bad);
     }
     if key.expires_at.is_some_and(|at| at <= now) {
-        return badge("expired", Tone::Warning);
+        return badge(t!("expired"), Tone::Warning);
     }
     let ends_soon = |at: &DateTime<Utc>| KeyEnding::KeyExpires.told_from(*at) <= now;
     let expires = key.expires_at.filter(ends_soon).map(|at| {
-        let text = format!("expires {}", format.minute(at));
+        let text = t!("expires {time}", time = format.minute(at));
         badge(text, Tone::Warning)
     });
     let overlap = running_overlap(key, now).map(|until| {
-        let text = format!("old secret works until {}", format.minute(until));
+        let text = t!("old secret works until {time}", time = format.minute(until));
         badge(text, Tone::Warning)
     });
-    view! { {badge("active", Tone::Good)} " " {expires} " " {overlap} }.into_any()
+    view! { {badge(t!("active"), Tone::Good)} " " {expires} " " {overlap} }.into_any()
 }
 
 /// Until when the secret before the present one works, if it does.
@@ -272,22 +284,30 @@ fn running_overlap(key: &KeyRow, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
 }
 
 fn owner(key: &KeyRow) -> String {
-    key.owner_name.clone().unwrap_or_else(|| "service account".to_owned())
+    key.owner_name
+        .clone()
+        .unwrap_or_else(|| t!("service account").to_owned())
 }
 
 fn models(key: &KeyRow) -> String {
     key.allowed_models
         .as_ref()
-        .map_or("all".to_owned(), |models| models.join(", "))
+        .map_or_else(|| t!("all").to_owned(), |models| models.join(", "))
 }
 
 fn expiry(key: &KeyRow, format: &Format) -> String {
-    key.expires_at.map_or("never".to_owned(), |at| format.minute(at))
+    match key.expires_at {
+        Some(at) => format.minute(at),
+        None => t!("never", in "when a key expires").to_owned(),
+    }
 }
 
 /// Gateways write it down each minute.
 fn last_used(at: Option<DateTime<Utc>>, format: &Format) -> String {
-    at.map_or("not yet".to_owned(), |at| format.minute(at))
+    match at {
+        Some(at) => format.minute(at),
+        None => t!("not yet", in "when a key was last used").to_owned(),
+    }
 }
 
 /// The form that issues a key. An operator first chooses the tenant, whose people and ceiling the form then offers.
@@ -305,7 +325,7 @@ pub fn new() -> AnyView {
             Some(tenant) => issue_form(&visit, visitor, tenant).await?,
             None => tenant_choice(&visit, visitor).await?,
         };
-        Ok(Page::new("Issue a key", content))
+        Ok(Page::new(t!("Issue a key"), content))
     })
 }
 
@@ -317,24 +337,25 @@ async fn tenant_choice(visit: &Visit, visitor: &Visitor) -> Result<AnyView, Page
         .collect();
     let body = if choices.is_empty() {
         table::empty(
-            "A key belongs to a tenant, and there is none yet.",
-            view! { <a class="button button-primary" href="/tenants/new">"New tenant"</a> }.into_any(),
+            t!("A key belongs to a tenant, and there is none yet."),
+            view! { <a class="button button-primary" href="/tenants/new">{t!("New tenant")}</a> }.into_any(),
         )
     } else {
         let form = Filled::<()>::blank(());
         view! {
             <form class="form" method="get" action="/keys/new">
-                {form.select(Field::new("tenant", "Tenant"), "", choices)}
+                {form.select(Field::new("tenant", t!("Tenant")), "", choices)}
                 <div class="actions">
-                    <button class="button button-primary" type="submit">"Continue"</button>
-                    <a class="button" href="/keys">"Cancel"</a>
+                    <button class="button button-primary" type="submit">{t!("Continue")}</button>
+                    <a class="button" href="/keys">{t!("Cancel")}</a>
                 </div>
             </form>
         }
         .into_any()
     };
+    let lead = t!("First choose the tenant that the key belongs to.");
     Ok(view! {
-        {shell::page_head("Issue a key", "First choose the tenant that the key belongs to.", ().into_any())}
+        {shell::page_head(t!("Issue a key"), lead, ().into_any())}
         <section class="card">{body}</section>
     }
     .into_any())
@@ -367,25 +388,30 @@ async fn issue_form(visit: &Visit, visitor: &Visitor, tenant: TenantId) -> Resul
     });
     let owner = (!visitor.is_member()).then(|| {
         form.select(
-            Field::new("owner", "Owner")
-                .hint("A person's key shows in their own usage. A service account belongs to the tenant."),
+            Field::new("owner", t!("Owner")).hint(t!(
+                "A person's key shows in their own usage. A service account belongs to the tenant."
+            )),
             &form.values.owner,
             owner_choices(&people),
         )
     });
     let fields = key_fields(visit, visitor, &form, &offer).await?;
+    let called = Field::new("name", t!("Name"))
+        .required()
+        .hint(t!("What uses it: a program, a notebook, a team's job."))
+        .placeholder(t!("nightly summaries"));
     Ok(view! {
-        {shell::page_head("Issue a key", format!("For {name}."), ().into_any())}
+        {shell::page_head(t!("Issue a key"), t!("For {name}.", name), ().into_any())}
         <section class="card">
             {form.summary()}
             <form class="form" method="post" action=IssueKey::PATH>
                 <input type="hidden" name="tenant_id" value=tenant.to_string() />
-                {form.text(Field::new("name", "Name").required().hint("What uses it: a program, a notebook, a team's job.").placeholder("nightly summaries"), &form.values.name)}
+                {form.text(called, &form.values.name)}
                 {owner}
                 {fields}
                 <div class="actions">
-                    <button class="button button-primary" type="submit">"Issue key"</button>
-                    <a class="button" href="/keys">"Cancel"</a>
+                    <button class="button button-primary" type="submit">{t!("Issue key")}</button>
+                    <a class="button" href="/keys">{t!("Cancel")}</a>
                 </div>
             </form>
         </section>
@@ -394,7 +420,7 @@ async fn issue_form(visit: &Visit, visitor: &Visitor, tenant: TenantId) -> Resul
 }
 
 fn owner_choices(people: &[Person]) -> Vec<(String, String)> {
-    std::iter::once((SERVICE.to_owned(), "Service account".to_owned()))
+    std::iter::once((SERVICE.to_owned(), t!("Service account").to_owned()))
         .chain(
             people
                 .iter()
@@ -523,95 +549,101 @@ async fn key_fields(
     );
     let model_choices: Vec<_> = names.into_iter().map(|name| (name.clone(), name)).collect();
     let any_model = match &offer.models {
-        None => "All models, those of the future included",
-        Some(_) => "All that people of this tenant may use",
+        None => t!("All models, those of the future included"),
+        Some(_) => t!("All that people of this tenant may use"),
     };
     let access = offer
         .is_any_model
         .then(|| (String::new(), any_model.to_owned()))
         .into_iter()
-        .chain([(ACCESS_CHOSEN.to_owned(), "Only those chosen below".to_owned())])
+        .chain([(ACCESS_CHOSEN.to_owned(), t!("Only those chosen below").to_owned())])
         .collect();
     let priorities = Priority::ALL
         .into_iter()
         // What the key has stays on offer, or another would be chosen unseen.
-        .filter(|priority| *priority <= ceiling || priority.as_str() == values.priority)
-        .map(|priority| {
-            let word = priority.as_str();
-            let text = if priority <= ceiling {
+        .filter(|offered| *offered <= ceiling || offered.as_str() == values.priority)
+        .map(|offered| {
+            let word = priority(offered);
+            let text = if offered <= ceiling {
                 word.to_owned()
             } else {
-                format!("{word} (no longer allowed)")
+                t!("{priority} (no longer allowed)", priority = word)
             };
-            (word.to_owned(), text)
+            (offered.as_str().to_owned(), text)
         })
         .collect();
     let allowed = (!model_choices.is_empty()).then(|| {
         form.checks(
-            Field::new("allowed_models", "Chosen models"),
+            Field::new("allowed_models", t!("Chosen models")),
             &values.allowed_models,
             model_choices,
         )
     });
     let users = (!visitor.is_member()).then(|| {
         form.check(
-            Field::new("may_name_users", "May name end users").hint(
-                "For service accounts only: their requests say whom they are for, and limits per user apply to those.",
-            ),
+            Field::new("may_name_users", t!("May name end users")).hint(t!(
+                "For service accounts only: their requests say whom they are for, and limits per user apply to those."
+            )),
             values.may_name_users == "on",
         )
     });
     let degrades = form.check(
-        Field::new("degrades", "Answers with a job instead of refusing").hint(
+        Field::new("degrades", t!("Answers with a job instead of refusing")).hint(t!(
             "When there is no room, the caller gets 202 and the answer later at /v1/jobs. Only for programs that expect it; \
-             others ask for it with the header Prefer: respond-async.",
-        ),
+             others ask for it with the header Prefer: respond-async."
+        )),
         values.degrades == "on",
     );
-    let now = visit.now();
-    let zone = visit.format.zone();
-    let never = match offer.latest {
-        None => Some("Never"),
-        Some(_) if values.expiry.is_empty() => Some("Never (no longer allowed)"),
-        Some(_) => None,
-    };
-    let never = never.map(|text| (String::new(), text.to_owned()));
-    let latest = offer
-        .latest
-        .map(|at| format!(" At the latest {}.", visit.format.minute(at)))
-        .unwrap_or_default();
-    let lifetimes = never
-        .into_iter()
-        .chain(offer.lifetimes(now, zone).map(|(months, at)| {
-            let end = visit.format.minute(at);
-            let span = if months == 1 {
-                "In 1 month".to_owned()
-            } else {
-                format!("In {months} months")
-            };
-            (months.to_string(), format!("{span}: {end}"))
-        }))
-        .chain(std::iter::once((EXPIRY_AT.to_owned(), "At the time below".to_owned())))
-        .collect();
+    let urgency = t!(
+        "Who goes first when the service is busy. At most {ceiling}.",
+        ceiling = priority(ceiling)
+    );
     Ok(view! {
-        {form.select(
-            Field::new("priority", "Priority").hint(format!("Who goes first when the service is busy. At most {ceiling}.")),
-            &values.priority,
-            priorities,
-        )}
-        {form.select(Field::new("model_access", "Models"), &values.model_access, access)}
+        {form.select(Field::new("priority", t!("Priority")).hint(urgency), &values.priority, priorities)}
+        {form.select(Field::new("model_access", t!("Models")), &values.model_access, access)}
         {allowed}
         {users}
         {degrades}
-        <div class="field-row">
-            {form.select(Field::new("expiry", "Expires"), &values.expiry, lifetimes)}
-            {form.text(
-                Field::new("expires_at", "Time of expiry").instant().hint(format!("In {} time.{latest}", visit.format.zone())),
-                &values.expires_at,
-            )}
-        </div>
+        {expiry_fields(visit, form, offer)}
     }
     .into_any())
+}
+
+/// When the key ends: so many months from now, or at a time of one's own.
+fn expiry_fields(visit: &Visit, form: &Filled<KeyForm>, offer: &Offer) -> AnyView {
+    let values = &form.values;
+    let zone = visit.format.zone();
+    let never = match offer.latest {
+        None => Some(t!("Never", in "when a key expires")),
+        Some(_) if values.expiry.is_empty() => Some(t!("Never (no longer allowed)")),
+        Some(_) => None,
+    };
+    let never = never.map(|text| (String::new(), text.to_owned()));
+    let lifetimes = never
+        .into_iter()
+        .chain(offer.lifetimes(visit.now(), zone).map(|(months, at)| {
+            let end = visit.format.minute(at);
+            let text = tn!(u64::from(months), "In {n} month: {end}", "In {n} months: {end}", end);
+            (months.to_string(), text)
+        }))
+        .chain([(EXPIRY_AT.to_owned(), t!("At the time below").to_owned())])
+        .collect();
+    let hint = match offer.latest {
+        Some(at) => t!(
+            "In {zone} time. At the latest {latest}.",
+            zone,
+            latest = visit.format.minute(at)
+        ),
+        None => t!("In {zone} time.", zone),
+    };
+    let expires_at = Field::new("expires_at", t!("Time of expiry")).instant().hint(hint);
+    view! {
+        <div class="field-row">
+            {form.select(Field::new("expiry", t!("Expires")), &values.expiry, lifetimes)}
+            {form.text(expires_at, &values.expires_at)}
+        </div>
+    }
+    .into_any()
 }
 
 /// Shows the secret of a key that was just issued, once.
@@ -620,13 +652,13 @@ pub fn issued() -> AnyView {
         let secret: Option<IssuedSecret> = visit.take_secret().await?;
         let Some(secret) = secret else {
             let content = view! {
-                {shell::page_head("This secret was shown already", "", ().into_any())}
+                {shell::page_head(t!("This secret was shown already"), "", ().into_any())}
                 <section class="card">
-                    <p>"A secret is shown once. If it is lost, rotate the key: it gets another one."</p>
-                    <p class="actions"><a class="button" href="/keys">"Go to the keys"</a></p>
+                    <p>{t!("A secret is shown once. If it is lost, rotate the key: it gets another one.")}</p>
+                    <p class="actions"><a class="button" href="/keys">{t!("Go to the keys")}</a></p>
                 </section>
             };
-            return Ok(Page::new("Secret", content.into_any()));
+            return Ok(Page::new(t!("Secret"), content.into_any()));
         };
         let visitor = visit.visitor()?;
         let key = visit.state.control.key(&visitor.actor, secret.id).await?;
@@ -637,32 +669,32 @@ pub fn issued() -> AnyView {
             .await?;
         let detail = format!("/keys/{}", key.id);
         let overlap = running_overlap(&key, visit.now()).map(|until| {
-            let says = format!("The old secret works, too, until {}.", visit.format.minute(until));
-            view! { <p>{says}</p> }
+            let time = visit.format.minute(until);
+            view! { <p>{t!("The old secret works, too, until {time}.", time)}</p> }
         });
         let done = match key.rotated_at {
-            Some(_) => format!("Key rotated: {}", key.name),
-            None => format!("Key issued: {}", key.name),
+            Some(_) => t!("Key rotated: {name}", name = key.name),
+            None => t!("Key issued: {name}", name = key.name),
         };
         let content = view! {
-            {shell::page_head(done, "Copy the secret now: it is not shown again.", ().into_any())}
+            {shell::page_head(done, t!("Copy the secret now: it is not shown again."), ().into_any())}
             <section class="card">
-                <h2>"Secret"</h2>
+                <h2>{t!("Secret")}</h2>
                 <code class="secret" id="secret">{secret.text.clone()}</code>
                 <div class="copy-row">
-                    <CopyButton target="secret".to_owned() label="Copy the secret".to_owned() />
-                    <a class="button" href=detail>"Done"</a>
+                    <CopyButton target="secret".to_owned() label=t!("Copy the secret").to_owned() />
+                    <a class="button" href=detail>{t!("Done")}</a>
                 </div>
                 {overlap}
-                <p class="quiet">"Keep it like a password. Whoever has it spends this tenant's budget."</p>
+                <p class="quiet">{t!("Keep it like a password. Whoever has it spends this tenant's budget.")}</p>
             </section>
             <section class="card">
-                <h2>"Connect"</h2>
+                <h2>{t!("Connect")}</h2>
                 {check_form(key.id, true)}
                 {snippets(&visit.state.gateway_address, &secret.text, model.as_ref())}
             </section>
         };
-        Ok(Page::new("Secret", content.into_any()))
+        Ok(Page::new(t!("Secret"), content.into_any()))
     })
 }
 
@@ -677,12 +709,12 @@ pub fn detail() -> AnyView {
         let ledger = format!("/ledger?key={id}");
         let limits = address("/limits", &[("of", &Scope::Key(id).to_string())]);
         let actions = view! {
-            <a class="button" href=ledger>"Requests"</a>
-            <a class="button" href=limits>"Limits"</a>
+            <a class="button" href=ledger>{t!("Requests", in "link to the ledger")}</a>
+            <a class="button" href=limits>{t!("Limits")}</a>
             {is_changeable.then(|| check_form(id, false))}
-            {is_changeable.then(|| view! { <a class="button" href=rotate>"Rotate"</a> })}
+            {is_changeable.then(|| view! { <a class="button" href=rotate>{t!("Rotate")}</a> })}
             {audit::history_of_target(visitor, &Target::Node(Scope::Key(id)))}
-            {is_changeable.then(|| view! { <a class="button button-danger" href=revoke>"Revoke"</a> })}
+            {is_changeable.then(|| view! { <a class="button button-danger" href=revoke>{t!("Revoke")}</a> })}
         };
         let editor = if is_changeable {
             Some(editor(&visit, visitor, &key).await?)
@@ -691,66 +723,14 @@ pub fn detail() -> AnyView {
         };
         let sets_own = is_changeable && visit.state.control.sets_own_limits(&visitor.actor, &key);
         let own_limits = sets_own.then(|| own_limits::card(&visit, &key));
-        let revoked = key.revoked_at.map(|at| visit.format.time(at));
-        let mut rows = vec![
-            ("Key", view! { <code>{masked(&key.public_id)}</code> }.into_any()),
-            ("State", state(&key, &visit.format, visit.now())),
-            ("Tenant", key.tenant_name.clone().into_any()),
-            ("Owner", owner(&key).into_any()),
-            ("Priority", key.priority.as_str().into_any()),
-            ("Models", models(&key).into_any()),
-            (
-                "May name end users",
-                if key.may_name_users && key.owner_id.is_none() {
-                    "yes"
-                } else {
-                    "no"
-                }
-                .into_any(),
-            ),
-            (
-                "Answers with a job",
-                if key.degrades {
-                    "yes, instead of refusing"
-                } else {
-                    "only to requests that ask for it"
-                }
-                .into_any(),
-            ),
-            ("Expires", expiry(&key, &visit.format).into_any()),
-            (
-                "Issued",
-                format!("{} by {}", visit.format.time(key.created_at), key.created_by).into_any(),
-            ),
-        ];
         let control = &visit.state.control;
         let months = control
             .key_months(&visitor.actor, std::slice::from_ref(&key), visit.now())
             .await?;
         let month = months.get(&id).copied().unwrap_or_default();
-        rows.extend([
-            ("Last used", last_used(key.last_used_at, &visit.format).into_any()),
-            ("Spent this month", visit.format.money(month.cost).into_any()),
-            ("Refused this month", format::count(month.refusals).into_any()),
-        ]);
-        if let Some(rotated) = key.rotated_at {
-            rows.push(("Rotated", visit.format.time(rotated).into_any()));
-        }
-        if let Some(until) = running_overlap(&key, visit.now()) {
-            let used = match key.old_secret_used_at {
-                Some(at) => format!("last used {}", visit.format.minute(at)),
-                None => "not used".to_owned(),
-            };
-            let until = format!("works until {}; {used} ", visit.format.time(until));
-            let end = is_changeable.then(|| rotate::end_overlap_form(&key));
-            rows.push(("Old secret", view! { {until} {end} }.into_any()));
-        }
-        if let Some(revoked) = revoked {
-            rows.push(("Revoked", revoked.into_any()));
-        }
         let content = view! {
             {shell::page_head(key.name.clone(), "", actions.into_any())}
-            <section class="card">{facts(rows)}</section>
+            <section class="card">{facts(known(&visit, &key, month, is_changeable))}</section>
             {editor}
             {own_limits}
         };
@@ -758,12 +738,63 @@ pub fn detail() -> AnyView {
     })
 }
 
+/// What there is to know about a key.
+fn known(visit: &Visit, key: &KeyRow, month: KeyMonth, is_changeable: bool) -> Vec<(&'static str, AnyView)> {
+    let format = &visit.format;
+    let may_name_users = if key.may_name_users && key.owner_id.is_none() {
+        t!("yes")
+    } else {
+        t!("no")
+    };
+    let degrades = if key.degrades {
+        t!("yes, instead of refusing")
+    } else {
+        t!("only to requests that ask for it")
+    };
+    let issued = t!(
+        "{time} by {name}",
+        time = format.time(key.created_at),
+        name = key.created_by
+    );
+    let mut rows = vec![
+        (t!("Key"), view! { <code>{masked(&key.public_id)}</code> }.into_any()),
+        (t!("State"), state(key, format, visit.now())),
+        (t!("Tenant"), key.tenant_name.clone().into_any()),
+        (t!("Owner"), owner(key).into_any()),
+        (t!("Priority"), priority(key.priority).into_any()),
+        (t!("Models"), models(key).into_any()),
+        (t!("May name end users"), may_name_users.into_any()),
+        (t!("Answers with a job"), degrades.into_any()),
+        (t!("Expires"), expiry(key, format).into_any()),
+        (t!("Issued"), issued.into_any()),
+        (t!("Last used"), last_used(key.last_used_at, format).into_any()),
+        (t!("Spent this month"), format.money(month.cost).into_any()),
+        (t!("Refused this month"), format::count(month.refusals).into_any()),
+    ];
+    if let Some(rotated) = key.rotated_at {
+        rows.push((t!("Rotated"), format.time(rotated).into_any()));
+    }
+    if let Some(until) = running_overlap(key, visit.now()) {
+        let until = format.time(until);
+        let says = match key.old_secret_used_at {
+            Some(at) => t!("works until {until}; last used {used}", until, used = format.minute(at)),
+            None => t!("works until {until}; not used", until),
+        };
+        let end = is_changeable.then(|| rotate::end_overlap_form(key));
+        rows.push((t!("Old secret"), view! { {says} " " {end} }.into_any()));
+    }
+    if let Some(revoked) = key.revoked_at {
+        rows.push((t!("Revoked"), format.time(revoked).into_any()));
+    }
+    rows
+}
+
 /// The button that tries a key. Beside a secret that is shown once, the result opens in a window of its own.
 fn check_form(id: KeyId, opens_window: bool) -> AnyView {
     view! {
         <form method="post" action=CheckKey::PATH target=opens_window.then_some("_blank")>
             <input type="hidden" name="id" value=id.to_string() />
-            <button class="button" type="submit">"Test this key"</button>
+            <button class="button" type="submit">{t!("Test this key")}</button>
         </form>
     }
     .into_any()
@@ -777,17 +808,17 @@ async fn editor(visit: &Visit, visitor: &Visitor, key: &KeyRow) -> Result<AnyVie
     let fields = key_fields(visit, visitor, &form, &offer).await?;
     Ok(view! {
         <section class="card">
-            <h2>"Change"</h2>
+            <h2>{t!("Change", in "heading of a form")}</h2>
             {form.summary()}
             <form class="form" method="post" action=EditKey::PATH>
                 <input type="hidden" name="id" value=key.id.to_string() />
                 <input type="hidden" name="version" value=version />
-                {form.text(Field::new("name", "Name").required(), &form.values.name)}
+                {form.text(Field::new("name", t!("Name")).required(), &form.values.name)}
                 {fields}
                 <div class="actions">
-                    <button class="button button-primary" type="submit">"Save"</button>
+                    <button class="button button-primary" type="submit">{t!("Save")}</button>
                 </div>
-                <p class="quiet">"Changes are in force on every gateway within a second."</p>
+                <p class="quiet">{t!("Changes are in force on every gateway within a second.")}</p>
             </form>
         </section>
     }
@@ -805,23 +836,25 @@ pub fn revoke() -> AnyView {
         }
         let back = format!("/keys/{id}");
         let content = view! {
-            {shell::page_head(format!("Revoke {}?", key.name), "", ().into_any())}
+            {shell::page_head(t!("Revoke {name}?", name = key.name), "", ().into_any())}
             <section class="card">
                 <p>
-                    "Requests with " <code>{masked(&key.public_id)}</code>
-                    " are refused within a second, for good. Requests that are running end normally. The key stays in the \
-                     ledger and in reports."
+                    {tv!(
+                        "Requests with {key} are refused within a second, for good. Requests that are running end normally. \
+                         The key stays in the ledger and in reports.",
+                        key = view! { <code>{masked(&key.public_id)}</code> },
+                    )}
                 </p>
                 <form method="post" action=RevokeKey::PATH>
                     <input type="hidden" name="id" value=id.to_string() />
                     <div class="actions">
-                        <button class="button button-danger" type="submit">"Revoke key"</button>
-                        <a class="button" href=back>"Keep it"</a>
+                        <button class="button button-danger" type="submit">{t!("Revoke key")}</button>
+                        <a class="button" href=back>{t!("Keep it")}</a>
                     </div>
                 </form>
             </section>
         };
-        Ok(Page::new("Revoke key", content.into_any()))
+        Ok(Page::new(t!("Revoke key"), content.into_any()))
     })
 }
 
@@ -888,7 +921,7 @@ impl KeyForm {
                 Some(at) => Expiry::At(at),
                 None => {
                     if self.expires_at.trim().is_empty() {
-                        fields.refuse("expires_at", "choose a time, or another expiry");
+                        fields.refuse("expires_at", text!("choose a time, or another expiry"));
                     }
                     Expiry::Never
                 }
@@ -923,7 +956,7 @@ pub async fn issue_key(#[server(flatten)] form: KeyForm) -> Result<(), ServerFnE
             _ => KeyOwner::Person(
                 form.owner
                     .parse::<PersonId>()
-                    .map_err(|_| Refused::field("owner", "choose an owner"))?,
+                    .map_err(|_| Refused::field("owner", text!("choose an owner")))?,
             ),
         };
         let draft = form.draft(&visit.format, None)?;
@@ -961,7 +994,7 @@ pub async fn edit_key(#[server(flatten)] form: KeyForm) -> Result<(), ServerFnEr
             .control
             .edit_key(actor, id, version, &draft, visit.now())
             .await?;
-        Ok::<_, Refused>(Done::say(format!("/keys/{id}"), "Saved."))
+        Ok::<_, Refused>(Done::say(format!("/keys/{id}"), t!("Saved.")))
     })
     .await
 }
@@ -973,9 +1006,10 @@ pub async fn check_key(#[server(default)] id: String) -> Result<(), ServerFnErro
     press(&back, |visit: Visit| async move {
         let id: KeyId = parsed_id(&id)?;
         let check = visit.state.control.check_key(visit.actor()?, id, visit.now()).await?;
+        let says = language::text(&check.words());
         match check.is_good() {
-            true => Ok(Done::say(format!("/keys/{id}"), check.words())),
-            false => Err(Refused::Form(check.words())),
+            true => Ok(Done::say(format!("/keys/{id}"), says)),
+            false => Err(Refused::Form(says)),
         }
     })
     .await
@@ -988,7 +1022,7 @@ pub async fn revoke_key(#[server(default)] id: String) -> Result<(), ServerFnErr
     press(&back, |visit: Visit| async move {
         let id: KeyId = parsed_id(&id)?;
         visit.state.control.revoke_key(visit.actor()?, id, visit.now()).await?;
-        Ok::<_, Refused>(Done::say(format!("/keys/{id}"), "Revoked."))
+        Ok::<_, Refused>(Done::say(format!("/keys/{id}"), t!("Revoked.")))
     })
     .await
 }

@@ -217,7 +217,7 @@ async fn rotate(
     let id = call.id("key")?;
     let rotation: KeyRotation = call.body()?;
     let overlap = Overlap::of_seconds(rotation.overlap_seconds)
-        .map_err(|too_long| ControlError::field("overlap_seconds", too_long.to_string()))?;
+        .map_err(|too_long| ControlError::field("overlap_seconds", too_long.text()))?;
     let rotated = api
         .control
         .rotate_key(&call.actor, id, rotation.version, overlap, call.now)

@@ -5,6 +5,8 @@ use domain::ids::KeyId;
 use domain::management_tokens::Permission;
 use domain::policy::Dialect;
 use domain::questions::{Question, ToldRefusal};
+use domain::text;
+use domain::text::Text;
 use store::keys::KeyRow;
 use store::models::ModelRow;
 
@@ -27,11 +29,13 @@ pub enum KeyCheck {
     },
     /// The gateway knows the key, and would refuse the request.
     Refused {
-        /// The model; absent where there is none that could be asked for.
-        model: Option<String>,
+        /// The model.
+        model: String,
         /// What the caller would be told.
         message: String,
     },
+    /// The gateway knows the key, and there is no model that could be asked for.
+    NoModel,
     /// The gateway of this process does not know the key's newest secret, or cannot say.
     Unknown(LiveError),
 }
@@ -43,19 +47,31 @@ impl KeyCheck {
     }
 
     /// The result for people.
-    pub fn words(&self) -> String {
+    pub fn words(&self) -> Text {
         match self {
-            Self::Works { model } => {
-                format!("The gateway knows this key, and would admit a short chat request for {model} now.")
+            Self::Works { model } => text!(
+                "The gateway knows this key, and would admit a short chat request for {model} now.",
+                model
+            ),
+            Self::Refused { model, message } => text!(
+                "The gateway knows this key, but would refuse a short chat request for {model} now: {message}",
+                model,
+                message
+            ),
+            Self::NoModel => {
+                text!("The gateway knows this key, but there is no model with a price that it may use.")
             }
-            Self::Refused {
-                model: Some(model),
-                message,
-            } => {
-                format!("The gateway knows this key, but would refuse a short chat request for {model} now: {message}")
-            }
-            Self::Refused { model: None, message } => format!("The gateway knows this key, but {message}"),
-            Self::Unknown(error) => format!("The key could not be tried: {error}."),
+            Self::Unknown(error) => text!("The key could not be tried: {reason}.", reason = reason(*error)),
+        }
+    }
+}
+
+fn reason(error: LiveError) -> Text {
+    match error {
+        LiveError::NoGateway => text!("this process serves no requests; ask one that does"),
+        LiveError::NotReady => text!("the gateway has not read its policy yet; try again in a second"),
+        LiveError::UnknownKey => {
+            text!("the gateway does not know this key; a new one is in force within a second")
         }
     }
 }
@@ -73,10 +89,7 @@ impl Control {
             Err(error) => return Ok(KeyCheck::Unknown(error)),
         }
         let Some(row) = self.model_to_try(actor, &key, now).await? else {
-            return Ok(KeyCheck::Refused {
-                model: None,
-                message: "there is no model with a price that it may use.".to_owned(),
-            });
+            return Ok(KeyCheck::NoModel);
         };
         let model = row.model.name;
         let question = Question {
@@ -90,10 +103,7 @@ impl Control {
         Ok(match self.live.answer(question).await {
             Ok(answer) => match answer.refusal {
                 None => KeyCheck::Works { model },
-                Some(ToldRefusal { message, .. }) => KeyCheck::Refused {
-                    model: Some(model),
-                    message,
-                },
+                Some(ToldRefusal { message, .. }) => KeyCheck::Refused { model, message },
             },
             Err(error) => KeyCheck::Unknown(error),
         })

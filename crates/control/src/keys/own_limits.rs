@@ -8,7 +8,7 @@ use serde_json::json;
 use store::keys;
 use store::keys::KeyRow;
 
-use super::{NOT_FOUND, changed, lock};
+use super::{NOT_FOUND, changed, lock, revoked_already};
 use crate::fields::Fields;
 use crate::limits::NodeLimits;
 use crate::{Actor, Control, ControlError, commit};
@@ -44,7 +44,7 @@ impl Control {
         let mut transaction = self.store.begin().await?;
         let before = lock(&mut transaction, id, version).await?;
         if before.revoked_at.is_some() {
-            return Err(ControlError::field("key", "this key is revoked; issue another one"));
+            return Err(revoked_already());
         }
         let own = OwnLimits::from(wanted);
         keys::set_own_limits(&mut transaction, id, &own).await?;

@@ -5,11 +5,12 @@ use domain::ids::KeyId;
 use domain::key_rotation::{Overlap, Rotation};
 use domain::key_text::{KEY_RANDOM_BYTES, KeyText};
 use domain::management_tokens::Permission;
+use domain::text;
 use serde_json::{Value, json};
 use store::keys::KeyRow;
 use store::{keys, random, tenants};
 
-use super::{IssuedKey, NOT_FOUND, changed, lock};
+use super::{IssuedKey, NOT_FOUND, changed, lock, revoked_already};
 use crate::{Actor, Control, ControlError, commit};
 
 impl Control {
@@ -91,12 +92,12 @@ impl Control {
 
 fn require_usable(key: &KeyRow, now: DateTime<Utc>) -> Result<(), ControlError> {
     if key.revoked_at.is_some() {
-        return Err(ControlError::field("key", "this key is revoked; issue another one"));
+        return Err(revoked_already());
     }
     if key.expires_at.is_some_and(|at| at <= now) {
         return Err(ControlError::field(
             "key",
-            "this key has expired; choose a later expiry first, or issue another one",
+            text!("this key has expired; choose a later expiry first, or issue another one"),
         ));
     }
     Ok(())

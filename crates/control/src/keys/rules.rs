@@ -5,10 +5,14 @@ use chrono_tz::Tz;
 use domain::ids::TenantId;
 use domain::key_rules::{KeyBounds, KeyPowers, KeyRules};
 use domain::management_tokens::Permission;
+use domain::text;
 use serde_json::{Value, json};
 use store::{models, tenants};
 
-use super::{ALLOWED_MODELS_MAX, About, KEYS_PER_PERSON_MAX, LIFETIME_MONTHS_MAX};
+use super::{
+    ALLOWED_MODELS_MAX, About, KEYS_PER_PERSON_MAX, LIFETIME_MONTHS_MAX, months_range, no_models, priority_text,
+    too_many_models,
+};
 use crate::audit::Change;
 use crate::fields::Fields;
 use crate::{Actor, Control, ControlError, commit};
@@ -50,13 +54,13 @@ impl Control {
             .keys_per_person
             .is_some_and(|most| i64::from(most) > KEYS_PER_PERSON_MAX)
         {
-            fields.refuse("keys_per_person", format!("at most {KEYS_PER_PERSON_MAX}"));
+            fields.refuse("keys_per_person", text!("at most {most}", most = KEYS_PER_PERSON_MAX));
         }
         if rules
             .months_max
             .is_some_and(|months| !(1..=LIFETIME_MONTHS_MAX).contains(&months))
         {
-            fields.refuse("months_max", format!("between 1 and {LIFETIME_MONTHS_MAX} months"));
+            fields.refuse("months_max", months_range());
         }
         if let Some(names) = &mut rules.models {
             names.sort_unstable();
@@ -64,14 +68,14 @@ impl Control {
             fields.require(
                 !names.is_empty(),
                 "models",
-                "choose at least one model, or allow all of them",
+                text!("choose at least one model, or allow all of them"),
             );
             if names.len() > ALLOWED_MODELS_MAX {
-                fields.refuse("models", format!("at most {ALLOWED_MODELS_MAX} models"));
+                fields.refuse("models", too_many_models());
             } else {
                 let missing = models::missing(&mut transaction, names).await?;
                 if !missing.is_empty() {
-                    fields.refuse("models", format!("there is no model {}", missing.join(", ")));
+                    fields.refuse("models", no_models(&missing));
                 }
             }
         }
@@ -108,7 +112,10 @@ pub(super) fn check(
     {
         fields.refuse(
             "priority",
-            format!("keys of this tenant's people run at {most} at most"),
+            text!(
+                "keys of this tenant's people run at {most} at most",
+                most = priority_text(most)
+            ),
         );
     }
     // All models are those that the rules allow when a request comes.
@@ -120,10 +127,12 @@ pub(super) fn check(
         .filter(|model| !rules.allow_model(model))
         .collect();
     if !beyond.is_empty() {
-        let beyond = beyond.join(", ");
         fields.refuse(
             "allowed_models",
-            format!("keys of this tenant's people may not use {beyond}"),
+            text!(
+                "keys of this tenant's people may not use {models}",
+                models = beyond.join(", ")
+            ),
         );
     }
     let latest = KeyBounds {
@@ -137,10 +146,16 @@ pub(super) fn check(
         fields.refuse(
             "expiry",
             match about.before {
-                None => format!("keys of this tenant's people live {months} months at most: until {until}"),
-                Some(_) => format!(
+                None => text!(
+                    "keys of this tenant's people live {months} months at most: until {until}",
+                    months,
+                    until
+                ),
+                Some(_) => text!(
                     "keys of this tenant's people live {months} months at most from when they got their secret: this one \
-                     until {until}; rotate it to begin anew"
+                     until {until}; rotate it to begin anew",
+                    months,
+                    until
                 ),
             },
         );
@@ -155,14 +170,17 @@ pub(super) fn check(
     {
         fields.refuse(
             "priority",
-            format!("a manager has set {most} for this key; ask them to raise it"),
+            text!(
+                "a manager has set {most} for this key; ask them to raise it",
+                most = priority_text(most)
+            ),
         );
     }
     if !bounds.allow_models(powers.models.as_deref()) {
-        let names = bounds.models.as_deref().unwrap_or_default().join(", ");
+        let models = bounds.models.as_deref().unwrap_or_default().join(", ");
         fields.refuse(
             "allowed_models",
-            format!("a manager has set {names} for this key; ask them for more"),
+            text!("a manager has set {models} for this key; ask them for more", models),
         );
     }
     if !bounds.allow_end(powers.expires_at)
@@ -171,7 +189,10 @@ pub(super) fn check(
         let until = shown_time(at, zone);
         fields.refuse(
             "expiry",
-            format!("a manager has set the end of this key, {until}; ask them for a later one"),
+            text!(
+                "a manager has set the end of this key, {until}; ask them for a later one",
+                until
+            ),
         );
     }
     bounds

@@ -23,10 +23,12 @@ pub fn card(visit: &Visit, key: &KeyRow) -> AnyView {
     let version = form.version(&form.values.version, &key.version.to_string()).to_owned();
     view! {
         <section class="card">
-            <h2>"Own limits"</h2>
+            <h2>{t!("Own limits")}</h2>
             <p class="quiet">
-                "Hold this key below what it may use anyway: a loop that runs away then stops early. They never raise a limit that \
-                 operators have set, and nobody else lifts them."
+                {t!(
+                    "Hold this key below what it may use anyway: a loop that runs away then stops early. They never raise a limit \
+                     that operators have set, and nobody else lifts them."
+                )}
             </p>
             {form.summary()}
             <form class="form" method="post" action=SetOwnLimits::PATH>
@@ -34,7 +36,7 @@ pub fn card(visit: &Visit, key: &KeyRow) -> AnyView {
                 <input type="hidden" name="version" value=version />
                 {limits::fields(&form, &form.values.limits, &visit.format, false)}
                 <div class="actions">
-                    <button class="button button-primary" type="submit">"Save own limits"</button>
+                    <button class="button button-primary" type="submit">{t!("Save own limits")}</button>
                 </div>
             </form>
         </section>
@@ -69,7 +71,7 @@ pub async fn set_own_limits(#[server(flatten)] form: OwnLimitsForm) -> Result<()
             control
                 .set_own_limits(visit.actor()?, id, version, &wanted, visit.now())
                 .await?;
-            Ok::<_, Refused>(Done::say(format!("/keys/{id}"), "Saved."))
+            Ok::<_, Refused>(Done::say(format!("/keys/{id}"), t!("Saved.")))
         },
     )
     .await

@@ -40,8 +40,8 @@ pub fn view() -> AnyView {
                 choices
                     .filter(|overlap| matches!(*overlap, Overlap::AT_ONCE) || *overlap == Overlap::default())
                     .map(|overlap| match overlap {
-                        Overlap::AT_ONCE => (overlap, "Ends now".to_owned()),
-                        _ => (overlap, format!("Goes on until {until}, as before")),
+                        Overlap::AT_ONCE => (overlap, t!("Ends now").to_owned()),
+                        _ => (overlap, t!("Goes on until {until}, as before", until)),
                     })
                     .rev()
                     .collect::<Vec<_>>()
@@ -51,8 +51,8 @@ pub fn view() -> AnyView {
                 let end = |overlap: Overlap| visit.format.minute(overlap.end(now));
                 choices
                     .map(|overlap| match overlap {
-                        Overlap::AT_ONCE => (overlap, "Ends now".to_owned()),
-                        _ => (overlap, format!("Works {}: until {}", words(overlap), end(overlap))),
+                        Overlap::AT_ONCE => (overlap, t!("Ends now").to_owned()),
+                        _ => (overlap, works(overlap, &end(overlap))),
                     })
                     .collect()
             }),
@@ -63,35 +63,40 @@ pub fn view() -> AnyView {
             .collect();
         let back = format!("/keys/{id}");
         let content = view! {
-            {shell::page_head(format!("Rotate {}?", key.name), "", ().into_any())}
+            {shell::page_head(t!("Rotate {name}?", name = key.name), "", ().into_any())}
             <section class="card">
                 {form.summary()}
                 <p>
-                    <code>{masked(&key.public_id)}</code>
-                    " gets a new secret, which is shown once. It stays the same key: its name, limits, counters, and what it \
-                     has spent do not change."
+                    {tv!(
+                        "{key} gets a new secret, which is shown once. It stays the same key: its name, limits, counters, and \
+                         what it has spent do not change.",
+                        key = view! { <code>{masked(&key.public_id)}</code> },
+                    )}
                 </p>
                 {says}
                 <form class="form" method="post" action=RotateKey::PATH>
                     <input type="hidden" name="id" value=id.to_string() />
                     <input type="hidden" name="version" value=version />
-                    {form.select(Field::new("overlap", "The old secret"), &form.values.overlap, choices)}
+                    {form.select(Field::new("overlap", t!("The old secret")), &form.values.overlap, choices)}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Rotate key"</button>
-                        <a class="button" href=back>"Leave it"</a>
+                        <button class="button button-primary" type="submit">{t!("Rotate key")}</button>
+                        <a class="button" href=back>{t!("Leave it")}</a>
                     </div>
                 </form>
             </section>
         };
-        Ok(Page::new("Rotate key", content.into_any()))
+        Ok(Page::new(t!("Rotate key"), content.into_any()))
     })
 }
 
 fn rotates() -> AnyView {
     view! {
         <p>
-            "Programs go on with the old secret until it ends. Answers to it say when, in the header "
-            <code>"X-Tollgate-Key-Expires"</code> ". If somebody else may know the old secret, end it now."
+            {tv!(
+                "Programs go on with the old secret until it ends. Answers to it say when, in the header {header}. If somebody \
+                 else may know the old secret, end it now.",
+                header = view! { <code>"X-Tollgate-Key-Expires"</code> },
+            )}
         </p>
     }
     .into_any()
@@ -99,19 +104,29 @@ fn rotates() -> AnyView {
 
 fn replaces(key: &KeyRow, until: chrono::DateTime<chrono::Utc>, format: &Format) -> AnyView {
     let rotated = key.rotated_at.map(|at| format.minute(at)).unwrap_or_default();
-    let says = format!(
-        "This key was rotated at {rotated}, and the secret before that works until {}. Rotating again replaces the secret of \
-         {rotated}, which stops working within a second: do so if nobody has it, because it was lost before it was copied.",
-        format.minute(until),
+    let says = t!(
+        "This key was rotated at {rotated}, and the secret before that works until {until}. Rotating again replaces the secret \
+         of {rotated}, which stops working within a second: do so if nobody has it, because it was lost before it was copied.",
+        rotated,
+        until = format.minute(until)
     );
     view! { <p>{says}</p> }.into_any()
 }
 
-fn words(overlap: Overlap) -> String {
+fn works(overlap: Overlap, until: &str) -> String {
     match overlap.seconds() / 3_600 {
-        1 => "for 1 hour".to_owned(),
-        hours @ 0..=24 => format!("for {hours} hours"),
-        hours => format!("for {} days", hours / 24),
+        hours @ 0..=24 => tn!(
+            hours,
+            "Works for {n} hour: until {until}",
+            "Works for {n} hours: until {until}",
+            until
+        ),
+        hours => tn!(
+            hours / 24,
+            "Works for {n} day: until {until}",
+            "Works for {n} days: until {until}",
+            until
+        ),
     }
 }
 
@@ -121,7 +136,7 @@ pub fn end_overlap_form(key: &KeyRow) -> AnyView {
         <form method="post" action=EndOverlap::PATH>
             <input type="hidden" name="id" value=key.id.to_string() />
             <input type="hidden" name="version" value=key.version.to_string() />
-            <button class="button button-danger" type="submit">"End the old secret now"</button>
+            <button class="button button-danger" type="submit">{t!("End the old secret now")}</button>
         </form>
     }
     .into_any()
@@ -148,7 +163,7 @@ pub async fn rotate_key(#[server(flatten)] form: RotateForm) -> Result<(), Serve
         |visit: Visit, form: RotateForm| async move {
             let (id, version) = (parsed_id(&form.id)?, parsed_id(&form.version)?);
             let seconds = form.overlap.parse().unwrap_or(u64::MAX);
-            let overlap = Overlap::of_seconds(seconds).map_err(|error| Refused::field("overlap", error))?;
+            let overlap = Overlap::of_seconds(seconds).map_err(|error| Refused::field("overlap", error.text()))?;
             let now = visit.now();
             let control = &visit.state.control;
             let issued = control.rotate_key(visit.actor()?, id, version, overlap, now).await?;
@@ -174,7 +189,7 @@ pub async fn end_overlap(
         let (id, version): (KeyId, i64) = (parsed_id(&id)?, parsed_id(&version)?);
         let control = &visit.state.control;
         control.end_overlap(visit.actor()?, id, version, visit.now()).await?;
-        Ok::<_, Refused>(Done::say(format!("/keys/{id}"), "The old secret has ended."))
+        Ok::<_, Refused>(Done::say(format!("/keys/{id}"), t!("The old secret has ended.")))
     })
     .await
 }
