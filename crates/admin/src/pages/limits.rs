@@ -71,7 +71,7 @@ pub fn fields<F>(form: &Filled<F>, values: &NodeLimitsText, format: &Format, is_
             <div class="field-row">
                 {whole(Dimension::RequestInputTokens, t!("Input tokens"), &values.request_input_tokens)}
                 {whole(Dimension::RequestOutputTokens, t!("Output tokens"), &values.request_output_tokens)}
-                {whole(Dimension::RequestSeconds, t!("Seconds"), &values.request_seconds)}
+                {whole(Dimension::RequestSeconds, t!("Seconds", in "limit of a request"), &values.request_seconds)}
             </div>
         </fieldset>
     }
@@ -324,8 +324,8 @@ fn every(visit: &Visit, visitor: &Visitor, target: &Target, view: &NodeLimitsVie
             <h2>{t!("All limits here")}</h2>
             {table::table(
                 t!(
-                    "The form above shows the plain ones: enforced or rehearsed, per minute or month, for all models and \
-                     priorities."
+                    "The form above shows the plain ones: enforced or rehearsed, per minute or month, for all models \
+                     and priorities."
                 ),
                 &[
                     texts(t!("Limit")),
@@ -399,7 +399,9 @@ fn row_actions(limit: &Limit, version: i64, target: &Target) -> AnyView {
             <a class="button" href=edit aria-label=t!("Edit the limit: {limit}", limit = name.as_str())>{t!("Edit")}</a>
             // One more step, which says what holds afterwards.
             <details class="ask">
-                <summary class="button" aria-label=t!("Remove the limit: {limit}", limit = name)>{t!("Remove")}</summary>
+                <summary class="button" aria-label=t!("Remove the limit: {limit}", limit = name)>
+                    {t!("Remove")}
+                </summary>
                 <form method="post" action=RemoveLimit::PATH>
                     <input type="hidden" name="of" value=of />
                     <input type="hidden" name="each" value=each />

@@ -409,7 +409,10 @@ fn stored_slot(limit: &Limit) -> AnyView {
             <legend>{t!("Which requests count")}</legend>
             {facts(shown)}
             <p class="quiet">
-                {t!("These stay as they are. For another window, period, model or priority, add a limit and remove this one.")}
+                {t!(
+                    "These stay as they are. For another window, period, model or priority, add a limit and remove \
+                     this one."
+                )}
             </p>
         </fieldset>
     }
@@ -489,30 +492,29 @@ fn effect_fields(form: &Filled<LimitForm>, dimension: Dimension) -> AnyView {
     ));
     let gates = (!dimension.is_request_cap()).then(|| {
         let percent = |name, label: &str, hint: &str| Field::new(name, label).whole().hint(hint);
-        let upper = vec![
+        let choices = vec![
             (String::new(), t!("Refuse others").to_owned()),
             ("wait".to_owned(), t!("Let others wait").to_owned()),
         ];
+        let lower = percent("gate_lower_percent", t!("Lower gate (%)"), t!("From here on, low waits."));
+        let pass = t!("From here on, only high and critical pass.");
+        let upper = percent("gate_upper_percent", t!("Upper gate (%)"), pass);
         view! {
             <fieldset>
                 <legend>{t!("Gates")}</legend>
                 <p class="quiet">
-                    {t!("They keep the last part of a limit for urgent requests. Leave both empty, and everyone has all of it.")}
+                    {t!(
+                        "They keep the last part of a limit for urgent requests. Leave both empty, and everyone has all \
+                         of it."
+                    )}
                 </p>
                 {form.error_of("gates")}
                 <div class="field-row">
-                    {form.text(
-                        percent("gate_lower_percent", t!("Lower gate (%)"), t!("From here on, low waits.")),
-                        &text.gate_lower_percent,
-                    )}
-                    {form.text(
-                        percent("gate_upper_percent", t!("Upper gate (%)"), t!("From here on, only high and critical pass.")),
-                        &text.gate_upper_percent,
-                    )}
+                    {form.text(lower, &text.gate_lower_percent)} {form.text(upper, &text.gate_upper_percent)}
                     {form.select(
                         Field::new("gate_upper", t!("At the upper gate")),
                         &text.gate_upper,
-                        upper,
+                        choices,
                     )}
                 </div>
             </fieldset>
@@ -520,7 +522,8 @@ fn effect_fields(form: &Filled<LimitForm>, dimension: Dimension) -> AnyView {
     });
     let thresholds = dimension.is_budget().then(|| {
         let hint = t!(
-            "When so much is spent, the console and the webhook are told, once in each period. At most {count}; empty: none.",
+            "When so much is spent, the console and the webhook are told, once in each period. At most {count}; empty: \
+             none.",
             count = THRESHOLDS_MAX
         );
         form.text(

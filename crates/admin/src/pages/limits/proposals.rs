@@ -91,8 +91,8 @@ pub(super) fn card(target: &Target, view: &NodeLimitsView) -> AnyView {
         Target::Node(Scope::Global) => view! {
             <p>
                 {t!(
-                    "Limit the installation to {percent} % of what its providers can carry together: the rest is room for \
-                     retries, and for other programs that use the same accounts.",
+                    "Limit the installation to {percent} % of what its providers can carry together: the rest is room \
+                     for retries, and for other programs that use the same accounts.",
                     percent = GLOBAL_PERCENT
                 )}
             </p>
@@ -102,7 +102,8 @@ pub(super) fn card(target: &Target, view: &NodeLimitsView) -> AnyView {
         Target::Node(Scope::ModelGroup(_) | Scope::Model(_)) => view! {
             <p>
                 {t!(
-                    "Limit a model to {percent} % of its capacity: the few requests that take very long need the head-room.",
+                    "Limit a model to {percent} % of its capacity: the few requests that take very long need the \
+                     head-room.",
                     percent = MODEL_PERCENT
                 )}
             </p>
@@ -112,8 +113,8 @@ pub(super) fn card(target: &Target, view: &NodeLimitsView) -> AnyView {
         Target::Node(Scope::Upstream(_)) => view! {
             <p>
                 {t!(
-                    "Stay at {percent} % of what the provider allows the account, so that requests wait here instead of \
-                     being refused there. What providers commonly allow:",
+                    "Stay at {percent} % of what the provider allows the account, so that requests wait here instead \
+                     of being refused there. What providers commonly allow:",
                     percent = UPSTREAM_PERCENT
                 )}
             </p>
@@ -122,15 +123,16 @@ pub(super) fn card(target: &Target, view: &NodeLimitsView) -> AnyView {
             {capacity(target)}
         }
         .into_any(),
-        Target::Node(Scope::User(..)) | Target::OfTenant(_, Class::User | Class::EndUser)
+        Target::Node(Scope::User(..))
+        | Target::OfTenant(_, Class::User | Class::EndUser)
         | Target::OfPlan(_, Class::User | Class::EndUser) => single(
             target,
             view,
             Dimension::Requests,
             USER_REQUESTS,
             t!(
-                "{value} requests a minute for a user: enough for a person at work, and one script in a loop does not take \
-                 everything.",
+                "{value} requests a minute for a user: enough for a person at work, and one script in a loop does not \
+                 take everything.",
                 value = USER_REQUESTS
             ),
         ),
@@ -151,8 +153,8 @@ pub(super) fn card(target: &Target, view: &NodeLimitsView) -> AnyView {
     let form = t!("A proposal opens a form; nothing is set before you save it.");
     let explained = if is_shared(target) {
         let gates = t!(
-            "Proposals for what many tenants share come with gates: from {lower} % of the limit on low waits, from {upper} % \
-             on only high and critical pass.",
+            "Proposals for what many tenants share come with gates: from {lower} % of the limit on low waits, from \
+             {upper} % on only high and critical pass.",
             lower = GATES.lower_percent,
             upper = GATES.upper_percent
         );
