@@ -3,8 +3,8 @@
 use control::priorities::NamedLimit;
 use domain::limits::{Scope, Target};
 
-use crate::format;
 use crate::pages::limits::slot_name;
+use crate::words;
 
 /// What the limit sits on: `the key triage of Harbor Support`, `each user of Harbor Support`.
 pub fn place_of(named: &NamedLimit) -> String {
@@ -13,11 +13,11 @@ pub fn place_of(named: &NamedLimit) -> String {
         Target::Node(scope) => node_name(scope, name, named.tenant_name.as_deref()),
         Target::OfTenant(tenant, class) => {
             let tenant = name.map_or_else(|| tenant.to_string(), str::to_owned);
-            format!("each {} of {tenant}", format::words(class.as_str()))
+            t!("each {class} of {tenant}", class = words::class(*class), tenant)
         }
         Target::OfPlan(plan, class) => {
             let plan = name.map_or_else(|| plan.to_string(), str::to_owned);
-            format!("each {} on the plan {plan}", format::words(class.as_str()))
+            t!("each {class} on the plan {plan}", class = words::class(*class), plan)
         }
     }
 }
@@ -26,15 +26,18 @@ pub fn place_of(named: &NamedLimit) -> String {
 pub fn node_name(scope: &Scope, name: Option<&str>, tenant: Option<&str>) -> String {
     let id = scope.identifier();
     let own = name.unwrap_or(&id);
-    let of_tenant = tenant.map(|tenant| format!(" of {tenant}")).unwrap_or_default();
-    match scope {
-        Scope::Global => "the whole installation".to_owned(),
-        Scope::ModelGroup(group) => format!("the models of {group}"),
-        Scope::Model(model) => format!("the model {model}"),
-        Scope::Tenant(_) => format!("the tenant {own}"),
-        Scope::User(_, user) => format!("the user {}{of_tenant}", name.unwrap_or(user)),
-        Scope::Key(_) => format!("the key {own}{of_tenant}"),
-        Scope::Upstream(_) => format!("the upstream {own}"),
+    match (scope, tenant) {
+        (Scope::Global, _) => t!("the whole installation").to_owned(),
+        (Scope::ModelGroup(group), _) => t!("the models of {group}", group),
+        (Scope::Model(model), _) => t!("the model {model}", model),
+        (Scope::Tenant(_), _) => t!("the tenant {tenant}", tenant = own),
+        (Scope::User(_, user), None) => t!("the user {user}", user = name.unwrap_or(user)),
+        (Scope::User(_, user), Some(tenant)) => {
+            t!("the user {user} of {tenant}", user = name.unwrap_or(user), tenant)
+        }
+        (Scope::Key(_), None) => t!("the key {key}", key = own),
+        (Scope::Key(_), Some(tenant)) => t!("the key {key} of {tenant}", key = own, tenant),
+        (Scope::Upstream(_), _) => t!("the upstream {upstream}", upstream = own),
     }
 }
 
@@ -49,13 +52,13 @@ pub fn slot_of(named: &NamedLimit) -> String {
 /// A level of the quota tree, by the kind of its scopes.
 pub fn level_name(kind: &str) -> &'static str {
     match kind {
-        "global" => "The whole installation",
-        "models" => "Groups of models",
-        "model" => "Models",
-        "tenant" => "Tenants",
-        "user" => "Users",
-        "key" => "Keys",
-        "upstream" => "Upstreams",
-        _ => "Other",
+        "global" => t!("The whole installation"),
+        "models" => t!("Groups of models"),
+        "model" => t!("Models"),
+        "tenant" => t!("Tenants"),
+        "user" => t!("Users"),
+        "key" => t!("Keys"),
+        "upstream" => t!("Upstreams"),
+        _ => t!("Other"),
     }
 }

@@ -9,6 +9,7 @@ mod preview;
 use chrono::{DateTime, Utc};
 use domain::ids::{KeyId, LimitId};
 use domain::limits::{Class, Limit, Scope, Target};
+use domain::text;
 use serde::Serialize;
 use serde_json::{Value, json};
 use store::limits::{LIMITS_OF_NODE_MAX, LimitFilter, NodeLimitRows};
@@ -169,8 +170,10 @@ impl Control {
             Ok((_, version)) => Ok(version),
             Err(ControlError::Exists { .. }) => Err(ControlError::field(
                 "dimension",
-                "there is a limit for exactly this already; change that one, or choose another window, period, model \
-                 or priority",
+                text!(
+                    "there is a limit for exactly this already; change that one, or choose another window, period, model \
+                     or priority"
+                ),
             )),
             Err(error) => Err(error),
         }
@@ -220,7 +223,7 @@ impl Control {
                 .await?
                 .is_empty()
         {
-            return Err(ControlError::field("model", "there is no such model"));
+            return Err(ControlError::field("model", text!("there is no such model")));
         }
         let rows = limits::lock(&mut transaction, target).await?;
         if let Some(version) = version {
@@ -420,7 +423,7 @@ fn require_room(room: i64, field: &'static str) -> Result<(), ControlError> {
     }
     Err(ControlError::field(
         field,
-        format!("a node has at most {LIMITS_OF_NODE_MAX} limits"),
+        text!("a node has at most {count} limits", count = LIMITS_OF_NODE_MAX),
     ))
 }
 

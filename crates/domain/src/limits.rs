@@ -11,6 +11,8 @@ use crate::budget_events::Thresholds;
 use crate::ids::{KeyId, LimitId, PlanId, TenantId, UpstreamId};
 use crate::periods::Period;
 use crate::priority::Priority;
+use crate::text;
+use crate::text::Text;
 
 /// Length of a rate's window unless the limit says otherwise, in seconds.
 pub const DEFAULT_WINDOW_SECONDS: u32 = 60;
@@ -93,8 +95,15 @@ impl<'de> Deserialize<'de> for Scope {
 
 /// The text names no scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a scope is global or one of models:, model:, tenant:, user:, key:, upstream: with its identifier")]
+#[error("{}", self.text())]
 pub struct UnknownScope;
+
+impl UnknownScope {
+    /// What to write instead.
+    pub fn text(self) -> Text {
+        text!("a scope is global or one of models:, model:, tenant:, user:, key:, upstream: with its identifier")
+    }
+}
 
 impl FromStr for Scope {
     type Err = UnknownScope;
@@ -258,8 +267,15 @@ impl fmt::Display for Dimension {
 
 /// The text names no dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is not a dimension of a limit")]
+#[error("{}", self.text())]
 pub struct UnknownDimension;
+
+impl UnknownDimension {
+    /// What is wrong with it.
+    pub fn text(self) -> Text {
+        text!("this is not a dimension of a limit")
+    }
+}
 
 impl FromStr for Dimension {
     type Err = UnknownDimension;

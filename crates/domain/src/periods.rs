@@ -10,6 +10,9 @@ use chrono::{
 use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 
+use crate::text;
+use crate::text::Text;
+
 /// Length of a roll-up bucket in minutes. Every time zone in use is offset by a multiple of it, and changes its clock at one
 /// since 2024, so that every zone's hour, day, week and month is a sum of buckets.
 pub const BUCKET_MINUTES: i64 = 15;
@@ -97,8 +100,15 @@ impl fmt::Display for Period {
 
 /// The text is none of the four periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a period is one of hour, day, week, month")]
+#[error("{}", self.text())]
 pub struct UnknownPeriod;
+
+impl UnknownPeriod {
+    /// What to write instead.
+    pub fn text(self) -> Text {
+        text!("a period is one of hour, day, week, month")
+    }
+}
 
 impl FromStr for Period {
     type Err = UnknownPeriod;
@@ -163,8 +173,15 @@ impl fmt::Display for Month {
 
 /// The text is no month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("write a month as year and month, for example 2026-11")]
+#[error("{}", self.text())]
 pub struct NotAMonth;
+
+impl NotAMonth {
+    /// What to write instead.
+    pub fn text(self) -> Text {
+        text!("write a month as year and month, for example 2026-11")
+    }
+}
 
 impl FromStr for Month {
     type Err = NotAMonth;

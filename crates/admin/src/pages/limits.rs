@@ -13,7 +13,6 @@ use control::limits::{NodeLimitsText, NodeLimitsView, field_of};
 use control::oversubscription::Oversubscription;
 use control::rows::Spent;
 use domain::limits::{Class, Dimension, Limit, Scope, Target};
-use domain::priority::Priority;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
@@ -41,38 +40,38 @@ pub fn fields<F>(form: &Filled<F>, values: &NodeLimitsText, format: &Format, is_
     };
     let cost = Field::new(
         field_of(Dimension::BudgetCost),
-        format!("Budget per month ({})", format.currency()),
+        t!("Budget per month ({currency})", currency = format.currency()),
     )
     .amount()
-    .hint(format!(
-        "Starts again on the first of each month, {} time.",
-        format.zone()
+    .hint(t!(
+        "Starts again on the first of each month, {zone} time.",
+        zone = format.zone()
     ));
     view! {
         <fieldset>
-            <legend>"Budgets"</legend>
-            <p class="quiet">"An empty field is no limit of its own. 0 admits nothing."</p>
+            <legend>{t!("Budgets")}</legend>
+            <p class="quiet">{t!("An empty field is no limit of its own. 0 admits nothing.")}</p>
             <div class="field-row">
                 {form.text(if is_fixed { cost.fixed() } else { cost }, &values.monthly_cost)}
-                {whole(Dimension::BudgetTokens, "Tokens per month", &values.monthly_tokens)}
+                {whole(Dimension::BudgetTokens, t!("Tokens per month"), &values.monthly_tokens)}
             </div>
         </fieldset>
         <fieldset>
-            <legend>"Limits per minute, and at once"</legend>
+            <legend>{t!("Limits per minute, and at once")}</legend>
             <div class="field-row">
-                {whole(Dimension::Requests, "Requests / min", &values.requests_per_minute)}
-                {whole(Dimension::Concurrency, "Requests at once", &values.concurrency)}
-                {whole(Dimension::InputTokens, "Input tokens / min", &values.input_tokens_per_minute)}
-                {whole(Dimension::OutputTokens, "Output tokens / min", &values.output_tokens_per_minute)}
-                {whole(Dimension::TotalTokens, "All tokens / min", &values.total_tokens_per_minute)}
+                {whole(Dimension::Requests, t!("Requests / min"), &values.requests_per_minute)}
+                {whole(Dimension::Concurrency, t!("Requests at once"), &values.concurrency)}
+                {whole(Dimension::InputTokens, t!("Input tokens / min"), &values.input_tokens_per_minute)}
+                {whole(Dimension::OutputTokens, t!("Output tokens / min"), &values.output_tokens_per_minute)}
+                {whole(Dimension::TotalTokens, t!("All tokens / min"), &values.total_tokens_per_minute)}
             </div>
         </fieldset>
         <fieldset>
-            <legend>"Limits of a single request"</legend>
+            <legend>{t!("Limits of a single request")}</legend>
             <div class="field-row">
-                {whole(Dimension::RequestInputTokens, "Input tokens", &values.request_input_tokens)}
-                {whole(Dimension::RequestOutputTokens, "Output tokens", &values.request_output_tokens)}
-                {whole(Dimension::RequestSeconds, "Seconds", &values.request_seconds)}
+                {whole(Dimension::RequestInputTokens, t!("Input tokens"), &values.request_input_tokens)}
+                {whole(Dimension::RequestOutputTokens, t!("Output tokens"), &values.request_output_tokens)}
+                {whole(Dimension::RequestSeconds, t!("Seconds", in "limit of a request"), &values.request_seconds)}
             </div>
         </fieldset>
     }
@@ -95,7 +94,7 @@ pub fn edit() -> AnyView {
             step: String::new(),
             limits: NodeLimitsText::from(&view.plain),
         });
-        let title = format!("Limits of {}", subject.name);
+        let title = t!("Limits of {name}", name = subject.name);
         if visitor.is_operator() && form.is_preview() {
             let card = preview(&visit, &target, &subject, &view, &form).await?;
             let content = view! { {shell::page_head(title.clone(), "", ().into_any())} {card} };
@@ -111,23 +110,23 @@ pub fn edit() -> AnyView {
                     <input type="hidden" name="version" value=version />
                     {fields(&form, &form.values.limits, &visit.format, false)}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Show what changes"</button>
-                        <a class="button" href=subject.href.clone()>"Back"</a>
+                        <button class="button button-primary" type="submit">{t!("Show what changes")}</button>
+                        <a class="button" href=subject.href.clone()>{t!("Back")}</a>
                     </div>
-                    <p class="quiet">"Changes are in force on every gateway within a second."</p>
+                    <p class="quiet">{t!("Changes are in force on every gateway within a second.")}</p>
                 </form>
             }
             .into_any()
         } else {
             view! {
                 <div class="form">{fields(&form, &form.values.limits, &visit.format, true)}</div>
-                <p class="quiet">"Only operators change these."</p>
+                <p class="quiet">{t!("Only operators change these.")}</p>
             }
             .into_any()
         };
         let add = visitor
             .is_operator()
-            .then(|| view! { <a class="button" href=address_of_new(&target, &[])>"Add a limit"</a> });
+            .then(|| view! { <a class="button" href=address_of_new(&target, &[])>{t!("Add a limit")}</a> });
         let content = view! {
             {shell::page_head(
                 title.clone(),
@@ -262,17 +261,35 @@ async fn warnings(
 fn warning(one: &Oversubscription, is_parent: bool, format: &Format) -> AnyView {
     let dimension = one.slot.dimension;
     let children = words::children(one.each, one.children_count);
-    let parent = match (is_parent, &one.parent) {
-        (true, _) => "there are only",
-        (false, Scope::Global) => "the whole installation has only",
-        (false, _) => "their tenant has only",
+    let limit = slot_name(&one.slot);
+    let sum = value_text(dimension, one.children_sum, format);
+    let value = value_text(dimension, one.parent_value, format);
+    let sums = match (is_parent, &one.parent) {
+        (true, _) => t!(
+            "{limit}: {children} may use {sum} together, and there are only {value}.",
+            limit,
+            children,
+            sum,
+            value
+        ),
+        (false, Scope::Global) => t!(
+            "{limit}: {children} may use {sum} together, and the whole installation has only {value}.",
+            limit,
+            children,
+            sum,
+            value
+        ),
+        (false, _) => t!(
+            "{limit}: {children} may use {sum} together, and their tenant has only {value}.",
+            limit,
+            children,
+            sum,
+            value
+        ),
     };
-    let text = format!(
-        "{}: {children} may use {} together, and {parent} {}. When all of them are busy, some are refused although their \
-         own limit has room.",
-        slot_name(&one.slot),
-        value_text(dimension, one.children_sum, format),
-        value_text(dimension, one.parent_value, format),
+    let text = words::sentences(
+        sums,
+        t!("When all of them are busy, some are refused although their own limit has room."),
     );
     view! { <p class="notice notice-warning">{text}</p> }.into_any()
 }
@@ -281,13 +298,16 @@ fn warning(one: &Oversubscription, is_parent: bool, format: &Format) -> AnyView 
 fn every(visit: &Visit, visitor: &Visitor, target: &Target, view: &NodeLimitsView) -> AnyView {
     let operator = visitor.is_operator();
     if view.limits.is_empty() {
-        let add = operator.then(|| view! { <a class="button" href=address_of_new(target, &[])>"Add a limit"</a> });
+        let add =
+            operator.then(|| view! { <a class="button" href=address_of_new(target, &[])>{t!("Add a limit")}</a> });
         return view! {
             <section class="card">
-                <h2>"All limits here"</h2>
+                <h2>{t!("All limits here")}</h2>
                 {table::empty(
-                    "None yet. The form above makes the common ones; adding one by one gives you other windows and periods, \
-                     limits of one model or priority, gates and rehearsal.",
+                    t!(
+                        "None yet. The form above makes the common ones; adding one by one gives you other windows and \
+                         periods, limits of one model or priority, gates and rehearsal."
+                    ),
                     add.into_any(),
                 )}
             </section>
@@ -301,18 +321,21 @@ fn every(visit: &Visit, visitor: &Visitor, target: &Target, view: &NodeLimitsVie
         .collect();
     view! {
         <section class="card">
-            <h2>"All limits here"</h2>
+            <h2>{t!("All limits here")}</h2>
             {table::table(
-                "The form above shows the plain ones: enforced or rehearsed, per minute or month, for all models and priorities.",
+                t!(
+                    "The form above shows the plain ones: enforced or rehearsed, per minute or month, for all models \
+                     and priorities."
+                ),
                 &[
-                    texts("Limit"),
-                    figures("Value"),
-                    texts("Per"),
-                    texts("Model"),
-                    texts("Priority"),
-                    texts("Mode"),
-                    texts("Gates"),
-                    texts("Actions"),
+                    texts(t!("Limit")),
+                    figures(t!("Value")),
+                    texts(t!("Per", in "limit")),
+                    texts(t!("Model")),
+                    texts(t!("Priority")),
+                    texts(t!("Mode")),
+                    texts(t!("Gates")),
+                    texts(t!("Actions")),
                 ],
                 rows,
             )}
@@ -325,19 +348,19 @@ fn row(limit: &Limit, version: Option<i64>, target: &Target, visit: &Visit) -> A
     let format = &visit.format;
     let burst = limit.burst.map(|burst| {
         let burst = value_text(limit.dimension, burst, format);
-        view! { " " <small>{format!("burst {burst}")}</small> }
+        view! { " " <small>{t!("burst {burst}", burst)}</small> }
     });
     let mode = match limit.mode {
-        domain::limits::Mode::Enforce => badge("enforced", Tone::Good),
-        domain::limits::Mode::Rehearse => badge("rehearsed", Tone::Warning),
+        domain::limits::Mode::Enforce => badge(t!("enforced"), Tone::Good),
+        domain::limits::Mode::Rehearse => badge(t!("rehearsed"), Tone::Warning),
     };
     view! {
         <tr>
             <th scope="row">{dimension_name(limit.dimension)}</th>
             <td class="number">{value_in_force(limit, visit.now(), format)}</td>
             <td>{per(&limit.slot())} {burst}</td>
-            <td>{limit.model.as_ref().map_or("all".to_owned(), |model| model.to_string())}</td>
-            <td>{limit.priority.map_or("all", Priority::as_str)}</td>
+            <td>{limit.model.as_ref().map_or(t!("all").to_owned(), |model| model.to_string())}</td>
+            <td>{limit.priority.map_or(t!("all"), crate::words::priority)}</td>
             <td>{mode}</td>
             <td class="nowrap">{gates(limit, version.is_some(), target)}</td>
             <td class="row-actions">{version.map(|version| row_actions(limit, version, target))}</td>
@@ -348,28 +371,22 @@ fn row(limit: &Limit, version: Option<i64>, target: &Target, visit: &Visit) -> A
 
 fn gates(limit: &Limit, can_edit: bool, target: &Target) -> AnyView {
     if let Some(gates) = limit.gates {
-        let waits = if gates.upper_waits { ", waits" } else { "" };
-        return format!("{} % and {} %{waits}", gates.lower_percent, gates.upper_percent).into_any();
+        return words::gates(gates).into_any();
     }
     if !can_edit || !is_shared(target) || !proposals::has_gates(limit.dimension) {
-        return "none".into_any();
+        return t!("none").into_any();
     }
     let id = limit.id.to_string();
     let href = address_of_new(target, &[("limit", &id), ("gates", proposals::PROPOSED)]);
-    let add = format!(
-        "add {} and {} %",
-        proposals::GATES.lower_percent,
-        proposals::GATES.upper_percent
+    let (lower, upper) = (proposals::GATES.lower_percent, proposals::GATES.upper_percent);
+    let add = t!("add {lower} and {upper} %", lower, upper);
+    let label = t!(
+        "add {lower} and {upper} % to the limit on {limit}",
+        lower,
+        upper,
+        limit = words::dimension_within(limit.dimension)
     );
-    let label = format!(
-        "{add} to the limit on {}",
-        dimension_name(limit.dimension).to_lowercase()
-    );
-    view! {
-        "none: "
-        <a href=href aria-label=label>{add}</a>
-    }
-    .into_any()
+    tv!("none: {link}", link = view! { <a href=href aria-label=label>{add}</a> })
 }
 
 fn row_actions(limit: &Limit, version: i64, target: &Target) -> AnyView {
@@ -379,17 +396,19 @@ fn row_actions(limit: &Limit, version: i64, target: &Target) -> AnyView {
     let edit = address_of_new(target, &[("limit", &id)]);
     view! {
         <div class="actions actions-end">
-            <a class="button" href=edit aria-label=format!("Edit the limit: {name}")>"Edit"</a>
+            <a class="button" href=edit aria-label=t!("Edit the limit: {limit}", limit = name.as_str())>{t!("Edit")}</a>
             // One more step, which says what holds afterwards.
             <details class="ask">
-                <summary class="button" aria-label=format!("Remove the limit: {name}")>"Remove"</summary>
+                <summary class="button" aria-label=t!("Remove the limit: {limit}", limit = name)>
+                    {t!("Remove")}
+                </summary>
                 <form method="post" action=RemoveLimit::PATH>
                     <input type="hidden" name="of" value=of />
                     <input type="hidden" name="each" value=each />
                     <input type="hidden" name="version" value=version.to_string() />
                     <input type="hidden" name="limit" value=id />
                     <p>{words::after_removal(target, limit.dimension)}</p>
-                    <button class="button button-danger" type="submit">"Remove this limit"</button>
+                    <button class="button button-danger" type="submit">{t!("Remove this limit")}</button>
                 </form>
             </details>
         </div>
@@ -435,7 +454,7 @@ pub async fn set_limits(#[server(flatten)] form: LimitsForm) -> Result<(), Serve
             control
                 .set_limits(actor, &target, version, &limits, visit.now())
                 .await?;
-            Ok::<_, Refused>(Done::say(to, "Saved."))
+            Ok::<_, Refused>(Done::say(to, t!("Saved.")))
         },
     )
     .await
@@ -463,9 +482,9 @@ pub async fn remove_limit(#[server(flatten)] form: LimitChoice) -> Result<(), Se
         let view = control.limits_of(actor, &target).await?;
         let removed = view.limits.into_iter().find(|limit| limit.id == id);
         control.clear_limit(actor, &target, version, id, visit.now()).await?;
-        let done = Done::say(to, "The limit was removed; every gateway knows within a second.");
+        let done = Done::say(to, t!("The limit was removed; every gateway knows within a second."));
         Ok::<_, Refused>(match removed {
-            Some(limit) => done.with_link(one::address_again(&target, &limit), "Add it again"),
+            Some(limit) => done.with_link(one::address_again(&target, &limit), t!("Add it again")),
             None => done,
         })
     })

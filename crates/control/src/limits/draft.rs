@@ -7,6 +7,7 @@ use domain::limits::{DEFAULT_WINDOW_SECONDS, Dimension, Gates, Limit, Mode};
 use domain::money::Nanos;
 use domain::periods::Period;
 use domain::priority::Priority;
+use domain::text;
 use serde::{Deserialize, Serialize};
 
 use crate::ControlError;
@@ -91,13 +92,13 @@ impl LimitText {
                 fields.require(
                     own.check().is_ok(),
                     "value",
-                    "write a whole number such as 60 or 200,000",
+                    text!("write a whole number such as 60 or 200,000"),
                 );
                 count
             }
         };
         if self.value.trim().is_empty() {
-            fields.refuse("value", "write a value; 0 admits nothing");
+            fields.refuse("value", text!("write a value; 0 admits nothing"));
         }
         let window_seconds = fields
             .count("window_seconds", &self.window_seconds)
@@ -110,7 +111,7 @@ impl LimitText {
                 let mode = [Mode::Enforce, Mode::Rehearse]
                     .into_iter()
                     .find(|mode| mode.as_str() == word);
-                fields.require(mode.is_some(), "mode", "a limit enforces or rehearses");
+                fields.require(mode.is_some(), "mode", text!("a limit enforces or rehearses"));
                 mode.unwrap_or_default()
             }
         };
@@ -145,8 +146,9 @@ impl LimitText {
         if read.is_none() {
             fields.refuse(
                 "thresholds",
-                format!(
-                    "write at most {THRESHOLDS_MAX} different percentages from 1 to 100, such as 50, 80, 100; or none"
+                text!(
+                    "write at most {count} different percentages from 1 to 100, such as 50, 80, 100; or none",
+                    count = THRESHOLDS_MAX
                 ),
             );
         }
@@ -156,7 +158,7 @@ impl LimitText {
     fn gates(&self, fields: &mut Fields) -> Option<Gates> {
         let mut percent = |field: &'static str, text: &str, other: &str| {
             if text.trim().is_empty() && !other.trim().is_empty() {
-                fields.refuse(field, "write both gates, or none");
+                fields.refuse(field, text!("write both gates, or none"));
             }
             // What is no percentage is refused with the gates themselves.
             fields
@@ -224,9 +226,9 @@ pub(super) fn check_value(fields: &mut Fields, field: &'static str, dimension: D
         _ => COUNT_MAX,
     };
     if dimension == Dimension::RequestSeconds && value == 0 {
-        fields.refuse(field, "at least 1 second");
+        fields.refuse(field, text!("at least 1 second"));
     } else if value > max {
-        fields.refuse(field, format!("at most {max}"));
+        fields.refuse(field, text!("at most {max}", max));
     }
 }
 
@@ -236,30 +238,30 @@ pub(super) fn check_draft(draft: &LimitDraft) -> Result<(), ControlError> {
     fields.require(
         (1..=WINDOW_SECONDS_MAX).contains(&draft.window_seconds),
         "window_seconds",
-        "between 1 second and one day (86,400 seconds)",
+        text!("between 1 second and one day (86,400 seconds)"),
     );
     if let Some(burst) = draft.burst {
         fields.require(
             draft.dimension.is_rate() && draft.dimension != Dimension::Requests,
             "burst",
-            "only token rates have a burst",
+            text!("only token rates have a burst"),
         );
         fields.require(
             (1..=COUNT_MAX).contains(&burst),
             "burst",
-            "at least 1; leave it empty for five seconds' worth",
+            text!("at least 1; leave it empty for five seconds' worth"),
         );
     }
     if let Some(gates) = draft.gates {
         fields.require(
             1 <= gates.lower_percent && gates.lower_percent <= gates.upper_percent && gates.upper_percent <= 100,
             "gates",
-            "the lower gate is at least 1 %, the upper not below it and at most 100 %",
+            text!("the lower gate is at least 1 %, the upper not below it and at most 100 %"),
         );
         fields.require(
             !draft.dimension.is_request_cap(),
             "gates",
-            "a cap on single requests has no gates",
+            text!("a cap on single requests has no gates"),
         );
     }
     fields.check()

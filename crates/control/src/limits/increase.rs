@@ -6,6 +6,7 @@ use domain::ids::LimitId;
 use domain::limits::{Dimension, Increase, Limit, Target};
 use domain::money::Nanos;
 use domain::periods::end_of_day;
+use domain::text;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::limits;
@@ -74,10 +75,10 @@ impl IncreaseText {
             _ => fields.count(VALUE, &self.increase_value),
         };
         if self.increase_value.trim().is_empty() {
-            fields.refuse(VALUE, "write what it shall be until then");
+            fields.refuse(VALUE, text!("write what it shall be until then"));
         }
         let last_day = self.increase_last_day.trim().parse::<NaiveDate>().ok();
-        fields.require(last_day.is_some(), LAST_DAY, "write a date such as 2026-12-15");
+        fields.require(last_day.is_some(), LAST_DAY, text!("write a date such as 2026-12-15"));
         IncreaseDraft {
             value: value.unwrap_or(0),
             last_day: last_day.unwrap_or_default(),
@@ -167,30 +168,36 @@ fn checked(draft: &IncreaseDraft, limit: &Limit, now: DateTime<Utc>, zone: Tz) -
     fields.require(
         draft.value > limit.value,
         VALUE,
-        "write more than the ordinary value; to lower it, change that",
+        text!("write more than the ordinary value; to lower it, change that"),
     );
     let today = now.with_timezone(&zone).date_naive();
     let latest = today.checked_add_days(Days::new(INCREASE_DAYS_MAX)).unwrap_or(today);
     if draft.last_day < today {
-        fields.refuse(LAST_DAY, "this day is over already");
+        fields.refuse(LAST_DAY, text!("this day is over already"));
     } else if draft.last_day > latest {
         fields.refuse(
             LAST_DAY,
-            format!("at most {INCREASE_DAYS_MAX} days ahead; for longer, change the limit itself"),
+            text!(
+                "at most {count} days ahead; for longer, change the limit itself",
+                count = INCREASE_DAYS_MAX
+            ),
         );
     }
     fields.require(
         !draft.reason.is_empty(),
         REASON,
-        "say why; the audit log keeps it with your name",
+        text!("say why; the audit log keeps it with your name"),
     );
     if draft.reason.chars().count() > INCREASE_REASON_CHARS_MAX {
-        fields.refuse(REASON, format!("at most {INCREASE_REASON_CHARS_MAX} characters"));
+        fields.refuse(
+            REASON,
+            text!("at most {count} characters", count = INCREASE_REASON_CHARS_MAX),
+        );
     }
     fields.require(
         !draft.reason.contains('\0'),
         REASON,
-        "this holds a character that cannot be kept",
+        text!("this holds a character that cannot be kept"),
     );
     fields.check()?;
     Ok(Increase {

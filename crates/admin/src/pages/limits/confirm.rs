@@ -7,11 +7,12 @@ use domain::limits::{Class, Limit, Mode, Scope, Target};
 use leptos::prelude::*;
 use serde::Serialize;
 
-use super::words::{dimension_name, slot_name, value_text};
+use super::words::{self, dimension_name, slot_name, value_text};
 use crate::form::{BACK, CONFIRMED, Filled, STEP};
 use crate::format::{self, Format};
 use crate::submit::Refused;
 use crate::table::{self, Tone, badge, words as texts};
+use crate::words::class as class_name;
 
 /// What is to be confirmed.
 pub(in crate::pages) struct Confirm<'a> {
@@ -80,20 +81,25 @@ pub(in crate::pages) fn card<F: Serialize>(
         .map(|one| super::warning(one, *confirm.target == Target::Node(one.parent.clone()), format));
     view! {
         <section class="card" id="confirm">
-            <h2>"What changes"</h2>
+            <h2>{t!("What changes")}</h2>
             {table::table(
-                "Nothing is saved yet.",
-                &[texts("Limit"), texts("Now"), texts("Then"), texts("That is")],
+                t!("Nothing is saved yet."),
+                &[
+                    texts(t!("Limit")),
+                    texts(t!("Now")),
+                    texts(t!("Then")),
+                    texts(t!("That is")),
+                ],
                 others.chain(limits).collect(),
             )}
             {concerned}
             {spent.collect_view()}
             {sums.collect_view()}
             <div class="actions">
-                {send(CONFIRMED, "button button-primary", "Save these changes")}
-                {send(BACK, "button", "Back to the form")}
+                {send(CONFIRMED, "button button-primary", t!("Save these changes"))}
+                {send(BACK, "button", t!("Back to the form"))}
             </div>
-            <p class="quiet">"Saved, they are in force on every gateway within a second."</p>
+            <p class="quiet">{t!("Saved, they are in force on every gateway within a second.")}</p>
         </section>
     }
     .into_any()
@@ -114,9 +120,9 @@ fn row(name: String, before: String, after: String, mark: AnyView) -> AnyView {
 fn rows(change: &LimitChange, format: &Format) -> Vec<AnyView> {
     let name = slot_name(&change.slot);
     let value = |limit: &Option<Limit>| match limit {
-        Some(limit) if limit.value == 0 && !limit.dimension.is_request_cap() => "0: admits nothing".to_owned(),
+        Some(limit) if limit.value == 0 && !limit.dimension.is_request_cap() => t!("0: admits nothing").to_owned(),
         Some(limit) => value_text(limit.dimension, limit.value, format),
-        None => "no limit".to_owned(),
+        None => t!("no limit").to_owned(),
     };
     let mut rows = Vec::new();
     let is_value = change.before.as_ref().map(|limit| limit.value) != change.after.as_ref().map(|limit| limit.value);
@@ -132,71 +138,79 @@ fn rows(change: &LimitChange, format: &Format) -> Vec<AnyView> {
         let rehearsed = change.after.as_ref().filter(|limit| limit.mode == Mode::Rehearse);
         rows.extend(rehearsed.map(|_| {
             row(
-                format!("{name}: mode"),
+                t!("{limit}: mode", limit = name),
                 String::new(),
-                mode(Mode::Rehearse),
+                mode(Mode::Rehearse).to_owned(),
                 ().into_any(),
             )
         }));
         return rows;
     };
-    let mut further = |what: &str, before: String, after: String| {
-        if before != after {
-            rows.push(row(format!("{name}: {what}"), before, after, ().into_any()));
-        }
-    };
-    further("mode", mode(before.mode), mode(after.mode));
-    further("burst", burst(before, format), burst(after, format));
-    further("gates", gates(before), gates(after));
-    further("tells at", thresholds(before), thresholds(after));
-    further("increase", increase(before, format), increase(after, format));
+    let limit = name.as_str();
+    let further = [
+        (
+            t!("{limit}: mode", limit),
+            mode(before.mode).to_owned(),
+            mode(after.mode).to_owned(),
+        ),
+        (t!("{limit}: burst", limit), burst(before, format), burst(after, format)),
+        (t!("{limit}: gates", limit), gates(before), gates(after)),
+        (t!("{limit}: tells at", limit), thresholds(before), thresholds(after)),
+        (
+            t!("{limit}: increase", limit),
+            increase(before, format),
+            increase(after, format),
+        ),
+    ];
+    rows.extend(
+        further
+            .into_iter()
+            .filter(|(_, before, after)| before != after)
+            .map(|(name, before, after)| row(name, before, after, ().into_any())),
+    );
     rows
 }
 
 fn mark(change: &LimitChange) -> AnyView {
     match (&change.before, &change.after) {
-        (Some(before), Some(after)) if after.value < before.value => badge("↓ less", Tone::Warning),
-        (Some(_), Some(_)) => badge("↑ more", Tone::Quiet),
-        (None, Some(_)) => badge("+ new limit", Tone::Warning),
-        (Some(_), None) => badge("− limit goes", Tone::Warning),
+        (Some(before), Some(after)) if after.value < before.value => badge(t!("↓ less"), Tone::Warning),
+        (Some(_), Some(_)) => badge(t!("↑ more"), Tone::Quiet),
+        (None, Some(_)) => badge(t!("+ new limit"), Tone::Warning),
+        (Some(_), None) => badge(t!("− limit goes"), Tone::Warning),
         (None, None) => ().into_any(),
     }
 }
 
-fn mode(mode: Mode) -> String {
+fn mode(mode: Mode) -> &'static str {
     match mode {
-        Mode::Enforce => "enforced",
-        Mode::Rehearse => "rehearsed: refuses nothing",
+        Mode::Enforce => t!("enforced"),
+        Mode::Rehearse => t!("rehearsed: refuses nothing"),
     }
-    .to_owned()
 }
 
 fn burst(limit: &Limit, format: &Format) -> String {
-    limit.burst.map_or("as usual".to_owned(), |burst| {
+    limit.burst.map_or(t!("as usual").to_owned(), |burst| {
         value_text(limit.dimension, burst, format)
     })
 }
 
 fn gates(limit: &Limit) -> String {
-    limit.gates.map_or("none".to_owned(), |gates| {
-        let waits = if gates.upper_waits { ", waits" } else { "" };
-        format!("{} % and {} %{waits}", gates.lower_percent, gates.upper_percent)
-    })
+    limit.gates.map_or(t!("none").to_owned(), words::gates)
 }
 
 fn thresholds(limit: &Limit) -> String {
     match limit.thresholds.to_string() {
-        percents if percents.is_empty() => "nothing".to_owned(),
-        percents => format!("{percents} %"),
+        percents if percents.is_empty() => t!("nothing", in "thresholds of a budget").to_owned(),
+        percents => t!("{percents} %", percents),
     }
 }
 
 fn increase(limit: &Limit, format: &Format) -> String {
-    limit.increase.map_or("none".to_owned(), |increase| {
-        format!(
-            "{} until {}",
-            value_text(limit.dimension, increase.value, format),
-            format.minute(increase.until)
+    limit.increase.map_or(t!("none").to_owned(), |increase| {
+        t!(
+            "{value} until {time}",
+            value = value_text(limit.dimension, increase.value, format),
+            time = format.minute(increase.until)
         )
     })
 }
@@ -204,47 +218,67 @@ fn increase(limit: &Limit, format: &Format) -> String {
 /// Whom it concerns, in a sentence.
 fn concerned(confirm: &Confirm<'_>) -> String {
     let affected = confirm.preview.affected;
-    let tenants = format::counted(affected.tenants, "tenant", "tenants");
-    let keeping = |of: &str| match affected.keeping {
-        0 => String::new(),
-        1 => format!(" One {of} has a limit of its own here and keeps it."),
-        keeping => format!(
-            " {} of them have a limit of their own here and keep it.",
-            format::count(keeping)
-        ),
-    };
+    let tenants = affected.tenants;
     let name = confirm.name;
     match confirm.target {
         Target::Node(Scope::Global) => {
-            format!("It concerns {tenants}: all requests count here, beside their own limits.")
+            tn!(
+                tenants,
+                "It concerns {n} tenant: all requests count here, beside their own limits.",
+                "It concerns {n} tenants: all requests count here, beside their own limits."
+            )
         }
         Target::Node(Scope::Model(_) | Scope::ModelGroup(_)) => {
-            format!("It concerns everybody who asks for {name}, beside their own limits.")
+            t!(
+                "It concerns everybody who asks for {name}, beside their own limits.",
+                name
+            )
         }
         Target::Node(Scope::Upstream(_)) => {
-            format!("It concerns every request that goes to {name}, whoever sends it.")
+            t!("It concerns every request that goes to {name}, whoever sends it.", name)
         }
-        Target::Node(Scope::Tenant(_)) => format!(
-            "It concerns {name} as a whole, with {}.",
-            format::counted(affected.keys, "working key", "working keys")
+        Target::Node(Scope::Tenant(_)) => tn!(
+            affected.keys,
+            "It concerns {name} as a whole, with {n} working key.",
+            "It concerns {name} as a whole, with {n} working keys.",
+            name
         ),
-        Target::Node(Scope::User(..) | Scope::Key(_)) => format!("It concerns {name} alone."),
+        Target::Node(Scope::User(..) | Scope::Key(_)) => t!("It concerns {name} alone.", name),
         Target::OfTenant(_, class) => {
-            format!(
-                "It concerns {name}, on its own.{}",
-                keeping(&format::words(class.as_str()))
-            )
+            with_keeping(t!("It concerns {name}, on its own.", name), *class, affected.keeping)
         }
-        Target::OfPlan(_, Class::Tenant) => {
-            format!("It concerns {tenants} on the plan.{}", keeping("tenant"))
-        }
-        Target::OfPlan(_, class) => {
-            let class = format::words(class.as_str());
-            format!(
-                "It concerns each {class} of {tenants} on the plan. What a tenant sets for each {class} itself stays."
-            )
-        }
+        Target::OfPlan(_, Class::Tenant) => with_keeping(
+            tn!(
+                tenants,
+                "It concerns {n} tenant on the plan.",
+                "It concerns {n} tenants on the plan."
+            ),
+            Class::Tenant,
+            affected.keeping,
+        ),
+        Target::OfPlan(_, class) => tn!(
+            tenants,
+            "It concerns each {class} of {n} tenant on the plan. What a tenant sets for each {class} itself stays.",
+            "It concerns each {class} of {n} tenants on the plan. What a tenant sets for each {class} itself stays.",
+            class = class_name(*class)
+        ),
     }
+}
+
+/// The sentence, and behind it how many of the class have a limit of their own.
+fn with_keeping(concerned: String, class: Class, keeping: u64) -> String {
+    let keeping = match keeping {
+        0 => return concerned,
+        1 => t!(
+            "One {class} has a limit of its own here and keeps it.",
+            class = class_name(class)
+        ),
+        keeping => t!(
+            "{count} of them have a limit of their own here and keep it.",
+            count = format::count(keeping)
+        ),
+    };
+    words::sentences(concerned, keeping)
 }
 
 /// That a budget is spent as soon as it is saved.
@@ -261,10 +295,10 @@ fn spent_already(change: &LimitChange, confirm: &Confirm<'_>, format: &Format) -
     let spent = u64::try_from(spent)
         .ok()
         .filter(|spent| *spent >= limit.value && *spent > 0)?;
-    let text = format!(
-        "{}: {} is spent this month already, so its requests are refused until the next one.",
-        dimension_name(limit.dimension),
-        value_text(limit.dimension, spent, format)
+    let text = t!(
+        "{limit}: {spent} is spent this month already, so its requests are refused until the next one.",
+        limit = dimension_name(limit.dimension),
+        spent = value_text(limit.dimension, spent, format)
     );
     Some(view! { <p class="notice notice-warning">{text}</p> }.into_any())
 }

@@ -30,48 +30,49 @@ pub(super) fn card(visit: &Visit, target: &Target, version: i64, limit: &Limit) 
     let running = increase_note(limit, now, format).map(|note| {
         let value = value_text(limit.dimension, limit.value_at(now), format);
         view! {
-            <p class="notice" role="status">{format!("It is {value} {note}.")}</p>
+            <p class="notice" role="status">{t!("It is {value} {note}.", value, note)}</p>
             <form method="post" action=EndIncrease::PATH>
                 <input type="hidden" name="of" value=of.clone() />
                 <input type="hidden" name="each" value=each />
                 <input type="hidden" name="version" value=version.to_string() />
                 <input type="hidden" name="limit" value=limit.id.to_string() />
-                <button class="button" type="submit">"End the increase now"</button>
+                <button class="button" type="submit">{t!("End the increase now")}</button>
             </form>
         }
     });
     let save = if running.is_some() {
-        "Change the increase"
+        t!("Change the increase")
     } else {
-        "Increase"
+        t!("Increase")
     };
     let label = match limit.dimension {
-        Dimension::BudgetCost => format!("Until then ({})", format.currency()),
-        _ => "Until then".to_owned(),
+        Dimension::BudgetCost => t!("Until then ({currency})", currency = format.currency()),
+        _ => t!("Until then").to_owned(),
     };
     let ordinary = value_text(limit.dimension, limit.value, format);
     let value = Field::new("increase_value", label)
         .required()
-        .hint(format!("More than its own {ordinary}."));
+        .hint(t!("More than its own {ordinary}.", ordinary));
     let value = if limit.dimension == Dimension::BudgetCost {
         value.amount()
     } else {
         value.whole()
     };
-    let last_day = Field::new("increase_last_day", "Last day")
+    let last_day = Field::new("increase_last_day", t!("Last day"))
         .day()
         .required()
-        .hint(format!(
-            "It ends by itself at the end of this day, {} time. At most {INCREASE_DAYS_MAX} days ahead.",
-            format.zone()
+        .hint(t!(
+            "It ends by itself at the end of this day, {zone} time. At most {count} days ahead.",
+            zone = format.zone(),
+            count = INCREASE_DAYS_MAX
         ));
-    let reason = Field::new("increase_reason", "Why")
+    let reason = Field::new("increase_reason", t!("Why"))
         .required()
-        .hint("Kept in the audit log, with your name.");
+        .hint(t!("Kept in the audit log, with your name."));
     let text = &form.values.text;
     view! {
         <section class="card" id="increase">
-            <h2>"Increase it for a while"</h2>
+            <h2>{t!("Increase it for a while")}</h2>
             {form.summary()}
             {running}
             <form class="form" method="post" action=IncreaseLimit::PATH>
@@ -137,9 +138,9 @@ pub async fn increase_limit(#[server(flatten)] form: IncreaseForm) -> Result<(),
                 .await?;
             Ok::<_, Refused>(Done::say(
                 address_of(&target),
-                format!(
-                    "Increased: {}. Every gateway knows within a second.",
-                    slot_name(&limit.slot())
+                t!(
+                    "Increased: {limit}. Every gateway knows within a second.",
+                    limit = slot_name(&limit.slot())
                 ),
             ))
         },
@@ -171,7 +172,7 @@ pub async fn end_increase(#[server(flatten)] form: IncreaseChoice) -> Result<(),
             .await?;
         Ok::<_, Refused>(Done::say(
             address_of(&target),
-            "The increase is over; every gateway knows within a second.",
+            t!("The increase is over; every gateway knows within a second."),
         ))
     })
     .await

@@ -13,7 +13,7 @@ use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
 use super::confirm::{self, Confirm, Step};
-use super::words::{dimension_name, per, slot_name};
+use super::words::{dimension_name, dimension_within, per, slot_name};
 use super::{
     address_of, address_of_new, increase, is_shared, parsed_target, place_of, proposals, spent_of, subject, target_of,
 };
@@ -24,6 +24,7 @@ use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, submit};
 use crate::table::{self, facts, words as texts};
 use crate::visit::Visit;
+use crate::words;
 
 /// The form of one limit: of the limit with the id `limit`, or of a new one with this `dimension`; without either, the
 /// choice of dimensions. `value`, `capacity` and `gates` are proposals.
@@ -38,21 +39,21 @@ pub fn edit() -> AnyView {
         let subject = subject(&visit, visitor, &target).await?;
         let wanted = wanted(&visit, &target, &view)?;
         let (title, content) = match &wanted {
-            None => ("Add a limit".to_owned(), choices(&target)),
+            None => (t!("Add a limit").to_owned(), choices(&target)),
             Some(wanted) => {
                 if let Some(page) = preview(&visit, &target, &view, &subject.name, wanted).await? {
                     return Ok(page);
                 }
                 let title = match &wanted.stored {
                     Some(limit) => slot_name(&limit.slot()),
-                    None => format!("New limit: {}", dimension_name(wanted.dimension).to_lowercase()),
+                    None => t!("New limit: {limit}", limit = dimension_within(wanted.dimension)),
                 };
                 (title, form(&visit, &target, &view, wanted).await?)
             }
         };
         let stored = wanted.as_ref().and_then(|wanted| wanted.stored.as_ref());
         let content = view! {
-            {shell::page_head(title.clone(), format!("A limit of {}.", subject.name), ().into_any())}
+            {shell::page_head(title.clone(), t!("A limit of {name}.", name = subject.name), ().into_any())}
             <section class="card">{content}</section>
             {stored.map(|limit| increase::card(&visit, &target, view.version, limit))}
         };
@@ -118,7 +119,7 @@ async fn preview(
     };
     let title = slot_name(&stored.slot());
     let content = view! {
-        {shell::page_head(title.clone(), format!("A limit of {name}."), ().into_any())}
+        {shell::page_head(title.clone(), t!("A limit of {name}.", name), ().into_any())}
         {confirm::card(&form, EditLimit::PATH, &confirm, &visit.format)}
     };
     Ok(Some(Page::new(title, content.into_any())))
@@ -250,9 +251,13 @@ fn choices(target: &Target) -> AnyView {
         })
         .collect();
     view! {
-        {table::table("What is to be limited?", &[texts("Limit"), texts("Kind"), texts("Good for")], rows)}
+        {table::table(
+            t!("What is to be limited?"),
+            &[texts(t!("Limit")), texts(t!("Kind")), texts(t!("Good for"))],
+            rows,
+        )}
         <p class="actions">
-            <a class="button" href=address_of(target)>"Cancel"</a>
+            <a class="button" href=address_of(target)>{t!("Cancel")}</a>
         </p>
     }
     .into_any()
@@ -260,27 +265,27 @@ fn choices(target: &Target) -> AnyView {
 
 fn kind(dimension: Dimension) -> &'static str {
     if dimension.is_rate() {
-        "per window of time"
+        t!("per window of time")
     } else if dimension.is_budget() {
-        "per calendar period"
+        t!("per calendar period")
     } else if dimension.is_request_cap() {
-        "of a single request"
+        t!("of a single request")
     } else {
-        "at once"
+        t!("at once")
     }
 }
 
 fn purpose(dimension: Dimension) -> &'static str {
     match dimension {
-        Dimension::Requests => "Loops and scripts that run wild.",
-        Dimension::InputTokens | Dimension::OutputTokens => "What providers themselves limit an account by.",
-        Dimension::TotalTokens => "One figure for the whole load.",
-        Dimension::Concurrency => "Long answers that would hold all the places.",
-        Dimension::BudgetTokens => "Use over a longer time, whatever it costs.",
-        Dimension::BudgetCost => "Spending. It is held before a request starts, so it is never passed.",
-        Dimension::RequestInputTokens => "Prompts that are larger than anybody meant.",
-        Dimension::RequestOutputTokens => "Answers that are longer than anybody reads.",
-        Dimension::RequestSeconds => "Requests that nobody waits for any more.",
+        Dimension::Requests => t!("Loops and scripts that run wild."),
+        Dimension::InputTokens | Dimension::OutputTokens => t!("What providers themselves limit an account by."),
+        Dimension::TotalTokens => t!("One figure for the whole load."),
+        Dimension::Concurrency => t!("Long answers that would hold all the places."),
+        Dimension::BudgetTokens => t!("Use over a longer time, whatever it costs."),
+        Dimension::BudgetCost => t!("Spending. It is held before a request starts, so it is never passed."),
+        Dimension::RequestInputTokens => t!("Prompts that are larger than anybody meant."),
+        Dimension::RequestOutputTokens => t!("Answers that are longer than anybody reads."),
+        Dimension::RequestSeconds => t!("Requests that nobody waits for any more."),
     }
 }
 
@@ -313,9 +318,9 @@ async fn form(visit: &Visit, target: &Target, view: &NodeLimitsView, wanted: &Wa
         None => slot_fields(visit, &form, wanted.dimension, target).await?,
     };
     let save = if wanted.stored.is_some() {
-        "Show what changes"
+        t!("Show what changes")
     } else {
-        "Add the limit"
+        t!("Add the limit")
     };
     let limit = form.values.limit.clone();
     Ok(view! {
@@ -332,9 +337,9 @@ async fn form(visit: &Visit, target: &Target, view: &NodeLimitsView, wanted: &Wa
             {effect_fields(&form, wanted.dimension)}
             <div class="actions">
                 <button class="button button-primary" type="submit">{save}</button>
-                <a class="button" href=address_of(target)>"Cancel"</a>
+                <a class="button" href=address_of(target)>{t!("Cancel")}</a>
             </div>
-            <p class="quiet">"In force on every gateway within a second."</p>
+            <p class="quiet">{t!("In force on every gateway within a second.")}</p>
         </form>
     }
     .into_any())
@@ -344,8 +349,8 @@ fn value_fields(visit: &Visit, form: &Filled<LimitForm>, wanted: &Wanted, target
     let dimension = wanted.dimension;
     let text = &form.values.text;
     let label = match dimension {
-        Dimension::BudgetCost => format!("Amount ({})", visit.format.currency()),
-        Dimension::BudgetTokens => "Tokens".to_owned(),
+        Dimension::BudgetCost => t!("Amount ({currency})", currency = visit.format.currency()),
+        Dimension::BudgetTokens => t!("Tokens").to_owned(),
         _ => dimension_name(dimension).to_owned(),
     };
     let proposed = wanted
@@ -361,15 +366,16 @@ fn value_fields(visit: &Visit, form: &Filled<LimitForm>, wanted: &Wanted, target
     };
     let burst = (dimension.is_rate() && dimension != Dimension::Requests).then(|| {
         form.text(
-            Field::new("burst", "Burst").whole().hint(format!(
-                "Tokens that may be used in one go. Empty: {DEFAULT_BURST_SECONDS} seconds' worth of the limit."
+            Field::new("burst", t!("Burst")).whole().hint(t!(
+                "Tokens that may be used in one go. Empty: {seconds} seconds' worth of the limit.",
+                seconds = DEFAULT_BURST_SECONDS
             )),
             &text.burst,
         )
     });
     view! {
         <fieldset>
-            <legend>"Limit"</legend>
+            <legend>{t!("Limit")}</legend>
             <div class="field-row">{form.text(value, &text.value)} {burst}</div>
         </fieldset>
     }
@@ -378,9 +384,9 @@ fn value_fields(visit: &Visit, form: &Filled<LimitForm>, wanted: &Wanted, target
 
 fn zero(dimension: Dimension) -> &'static str {
     if dimension == Dimension::RequestSeconds {
-        "The answer is broken off after so many seconds."
+        t!("The answer is broken off after so many seconds.")
     } else {
-        "0 admits nothing."
+        t!("0 admits nothing.")
     }
 }
 
@@ -390,17 +396,23 @@ fn stored_slot(limit: &Limit) -> AnyView {
     let per = per(&slot);
     let mut shown = Vec::new();
     if !per.is_empty() {
-        shown.push(("Per", per.into_any()));
+        shown.push((t!("Per", in "limit"), per.into_any()));
     }
-    let model = slot.model.map_or("all".to_owned(), |model| model.to_string());
-    shown.push(("Model", model.into_any()));
-    shown.push(("Priority", slot.priority.map_or("all", Priority::as_str).into_any()));
+    let model = slot.model.map_or(t!("all").to_owned(), |model| model.to_string());
+    shown.push((t!("Model"), model.into_any()));
+    shown.push((
+        t!("Priority"),
+        slot.priority.map_or(t!("all"), words::priority).into_any(),
+    ));
     view! {
         <fieldset>
-            <legend>"Which requests count"</legend>
+            <legend>{t!("Which requests count")}</legend>
             {facts(shown)}
             <p class="quiet">
-                "These stay as they are. For another window, period, model or priority, add a limit and remove this one."
+                {t!(
+                    "These stay as they are. For another window, period, model or priority, add a limit and remove \
+                     this one."
+                )}
             </p>
         </fieldset>
     }
@@ -416,25 +428,25 @@ async fn slot_fields(
     let text = &form.values.text;
     let window = dimension.is_rate().then(|| {
         form.text(
-            Field::new("window_seconds", "Window in seconds")
+            Field::new("window_seconds", t!("Window in seconds"))
                 .whole()
-                .hint("60 is a minute, 3,600 an hour, 86,400 a day."),
+                .hint(t!("60 is a minute, 3,600 an hour, 86,400 a day.")),
             &text.window_seconds,
         )
     });
     let period = dimension.is_budget().then(|| {
         let periods = Period::ALL.map(|period| {
             let words = match period {
-                Period::Hour => "Hour",
-                Period::Day => "Day",
-                Period::Week => "Week, from Monday",
-                Period::Month => "Month",
+                Period::Hour => t!("Hour", in "period of a budget"),
+                Period::Day => t!("Day", in "period of a budget"),
+                Period::Week => t!("Week, from Monday"),
+                Period::Month => t!("Month", in "period of a budget"),
             };
             (period.as_str().to_owned(), words.to_owned())
         });
-        let hint = format!("By the calendar, {} time.", visit.format.zone());
+        let hint = t!("By the calendar, {zone} time.", zone = visit.format.zone());
         form.select(
-            Field::new("period", "Period").hint(hint),
+            Field::new("period", t!("Period")).hint(hint),
             &text.period,
             periods.to_vec(),
         )
@@ -444,22 +456,22 @@ async fn slot_fields(
         None
     } else {
         let models = visit.state.control.models(visit.actor()?, visit.now()).await?;
-        let choices = std::iter::once((String::new(), "All models".to_owned()))
+        let choices = std::iter::once((String::new(), t!("All models").to_owned()))
             .chain(models.into_iter().map(|row| (row.model.name.clone(), row.model.name)))
             .collect();
-        let hint = "Counts and limits this model's requests only.";
-        Some(form.select(Field::new("model", "Model").hint(hint), &text.model, choices))
+        let hint = t!("Counts and limits this model's requests only.");
+        Some(form.select(Field::new("model", t!("Model")).hint(hint), &text.model, choices))
     };
-    let priorities = std::iter::once((String::new(), "All priorities".to_owned()))
-        .chain(Priority::ALL.map(|priority| (priority.as_str().to_owned(), priority.as_str().to_owned())))
+    let priorities = std::iter::once((String::new(), t!("All priorities").to_owned()))
+        .chain(Priority::ALL.map(|priority| (priority.as_str().to_owned(), words::priority(priority).to_owned())))
         .collect();
-    let hint = "Counts and limits requests of this priority only.";
+    let hint = t!("Counts and limits requests of this priority only.");
     Ok(view! {
         <fieldset>
-            <legend>"Which requests count"</legend>
+            <legend>{t!("Which requests count")}</legend>
             <div class="field-row">
                 {window} {period} {model}
-                {form.select(Field::new("priority", "Priority").hint(hint), &text.priority, priorities)}
+                {form.select(Field::new("priority", t!("Priority")).hint(hint), &text.priority, priorities)}
             </div>
         </fieldset>
     }
@@ -469,54 +481,59 @@ async fn slot_fields(
 fn effect_fields(form: &Filled<LimitForm>, dimension: Dimension) -> AnyView {
     let text = &form.values.text;
     let modes = vec![
-        (Mode::Enforce.as_str().to_owned(), "Enforce: refuses".to_owned()),
+        (Mode::Enforce.as_str().to_owned(), t!("Enforce: refuses").to_owned()),
         (
             Mode::Rehearse.as_str().to_owned(),
-            "Rehearse: refuses nothing".to_owned(),
+            t!("Rehearse: refuses nothing").to_owned(),
         ),
     ];
-    let mode = Field::new("mode", "Mode")
-        .hint("In rehearsal each request's ledger entry says what the limit would have done.");
+    let mode = Field::new("mode", t!("Mode")).hint(t!(
+        "In rehearsal each request's ledger entry says what the limit would have done."
+    ));
     let gates = (!dimension.is_request_cap()).then(|| {
         let percent = |name, label: &str, hint: &str| Field::new(name, label).whole().hint(hint);
-        let upper = vec![
-            (String::new(), "Refuse others".to_owned()),
-            ("wait".to_owned(), "Let others wait".to_owned()),
+        let choices = vec![
+            (String::new(), t!("Refuse others").to_owned()),
+            ("wait".to_owned(), t!("Let others wait").to_owned()),
         ];
+        let lower = percent("gate_lower_percent", t!("Lower gate (%)"), t!("From here on, low waits."));
+        let pass = t!("From here on, only high and critical pass.");
+        let upper = percent("gate_upper_percent", t!("Upper gate (%)"), pass);
         view! {
             <fieldset>
-                <legend>"Gates"</legend>
+                <legend>{t!("Gates")}</legend>
                 <p class="quiet">
-                    "They keep the last part of a limit for urgent requests. Leave both empty, and everyone has all of it."
+                    {t!(
+                        "They keep the last part of a limit for urgent requests. Leave both empty, and everyone has all \
+                         of it."
+                    )}
                 </p>
                 {form.error_of("gates")}
                 <div class="field-row">
-                    {form.text(
-                        percent("gate_lower_percent", "Lower gate (%)", "From here on, low waits."),
-                        &text.gate_lower_percent,
-                    )}
-                    {form.text(
-                        percent("gate_upper_percent", "Upper gate (%)", "From here on, only high and critical pass."),
-                        &text.gate_upper_percent,
-                    )}
+                    {form.text(lower, &text.gate_lower_percent)} {form.text(upper, &text.gate_upper_percent)}
                     {form.select(
-                        Field::new("gate_upper", "At the upper gate"),
+                        Field::new("gate_upper", t!("At the upper gate")),
                         &text.gate_upper,
-                        upper,
+                        choices,
                     )}
                 </div>
             </fieldset>
         }
     });
     let thresholds = dimension.is_budget().then(|| {
-        let hint = format!(
-            "When so much is spent, the console and the webhook are told, once in each period. At most {THRESHOLDS_MAX}; empty: none."
+        let hint = t!(
+            "When so much is spent, the console and the webhook are told, once in each period. At most {count}; empty: \
+             none.",
+            count = THRESHOLDS_MAX
         );
-        form.text(Field::new("thresholds", "Tell when so much is spent (%)").hint(hint), &text.thresholds)
+        form.text(
+            Field::new("thresholds", t!("Tell when so much is spent (%)")).hint(hint),
+            &text.thresholds,
+        )
     });
     view! {
         <fieldset>
-            <legend>"What it does"</legend>
+            <legend>{t!("What it does")}</legend>
             <div class="field-row">{form.select(mode, &text.mode, modes)} {thresholds}</div>
         </fieldset>
         {gates}
@@ -572,7 +589,7 @@ pub async fn add_limit(#[server(flatten)] form: LimitForm) -> Result<(), ServerF
                 .control
                 .add_limit(visit.actor()?, &target, version, &draft, visit.now())
                 .await?;
-            Ok::<_, Refused>(Done::say(address_of(&target), "The limit was added."))
+            Ok::<_, Refused>(Done::say(address_of(&target), t!("The limit was added.")))
         },
     )
     .await
@@ -606,7 +623,7 @@ pub async fn edit_limit(#[server(flatten)] form: LimitForm) -> Result<(), Server
                 }
             }
             control.set_limit(actor, &target, version, &draft, visit.now()).await?;
-            Ok::<_, Refused>(Done::say(address_of(&target), "Saved."))
+            Ok::<_, Refused>(Done::say(address_of(&target), t!("Saved.")))
         },
     )
     .await

@@ -5,7 +5,7 @@ use control::limits::{NodeLimitsView, is_plain};
 use domain::limits::{Class, Dimension, Gates, Scope, Target};
 use leptos::prelude::*;
 
-use super::words::dimension_name;
+use super::words::{dimension_name, dimension_within, sentences};
 use super::{address_of_new, is_shared, place_of};
 use crate::form::{Field, Filled};
 use crate::format;
@@ -29,12 +29,30 @@ const UPSTREAM_PERCENT: u64 = 90;
 const USER_REQUESTS: u64 = 20;
 /// Requests at once of one key.
 const KEY_CONCURRENCY: u64 = 5;
-/// What providers commonly allow an account per minute: a name, requests, input tokens, output tokens.
-const ACCOUNTS: [(&str, u64, u64, u64); 3] = [
-    ("Small", 500, 200_000, 100_000),
-    ("Medium", 1_000, 500_000, 250_000),
-    ("Large", 2_000, 1_000_000, 500_000),
+/// What providers commonly allow an account per minute: its size, requests, input tokens, output tokens.
+const ACCOUNTS: [(Size, u64, u64, u64); 3] = [
+    (Size::Small, 500, 200_000, 100_000),
+    (Size::Medium, 1_000, 500_000, 250_000),
+    (Size::Large, 2_000, 1_000_000, 500_000),
 ];
+
+/// How large an account at a provider is.
+#[derive(Clone, Copy)]
+enum Size {
+    Small,
+    Medium,
+    Large,
+}
+
+impl Size {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Small => t!("Small", in "size of an account"),
+            Self::Medium => t!("Medium", in "size of an account"),
+            Self::Large => t!("Large", in "size of an account"),
+        }
+    }
+}
 
 /// Whether limits of this dimension are proposed with gates, where they are shared. Budgets have gates only when set.
 pub(super) fn has_gates(dimension: Dimension) -> bool {
@@ -60,9 +78,10 @@ pub(super) fn of_capacity(target: &Target, capacity: u64) -> Option<u64> {
 /// What a limit's form says about a value that came from a stated capacity.
 pub(super) fn explained(target: &Target, capacity: u64) -> Option<String> {
     let percent = share_percent(target)?;
-    Some(format!(
-        "{percent} % of {}. Change it as you like.",
-        format::count(capacity)
+    Some(t!(
+        "{percent} % of {capacity}. Change it as you like.",
+        percent,
+        capacity = format::count(capacity)
     ))
 }
 
@@ -71,74 +90,99 @@ pub(super) fn card(target: &Target, view: &NodeLimitsView) -> AnyView {
     let content = match target {
         Target::Node(Scope::Global) => view! {
             <p>
-                {format!("Limit the installation to {GLOBAL_PERCENT} % of what its providers can carry together: the rest is room for retries, and for other programs that use the same accounts.")}
+                {t!(
+                    "Limit the installation to {percent} % of what its providers can carry together: the rest is room \
+                     for retries, and for other programs that use the same accounts.",
+                    percent = GLOBAL_PERCENT
+                )}
             </p>
             {capacity(target)}
         }
         .into_any(),
         Target::Node(Scope::ModelGroup(_) | Scope::Model(_)) => view! {
             <p>
-                {format!("Limit a model to {MODEL_PERCENT} % of its capacity: the few requests that take very long need the head-room.")}
+                {t!(
+                    "Limit a model to {percent} % of its capacity: the few requests that take very long need the \
+                     head-room.",
+                    percent = MODEL_PERCENT
+                )}
             </p>
             {capacity(target)}
         }
         .into_any(),
         Target::Node(Scope::Upstream(_)) => view! {
             <p>
-                {format!("Stay at {UPSTREAM_PERCENT} % of what the provider allows the account, so that requests wait here instead of being refused there. What providers commonly allow:")}
+                {t!(
+                    "Stay at {percent} % of what the provider allows the account, so that requests wait here instead \
+                     of being refused there. What providers commonly allow:",
+                    percent = UPSTREAM_PERCENT
+                )}
             </p>
             {accounts(target)}
-            <p>"Or state what this account may do:"</p>
+            <p>{t!("Or state what this account may do:")}</p>
             {capacity(target)}
         }
         .into_any(),
-        Target::Node(Scope::User(..)) | Target::OfTenant(_, Class::User | Class::EndUser)
+        Target::Node(Scope::User(..))
+        | Target::OfTenant(_, Class::User | Class::EndUser)
         | Target::OfPlan(_, Class::User | Class::EndUser) => single(
             target,
             view,
             Dimension::Requests,
             USER_REQUESTS,
-            "requests a minute for a user: enough for a person at work, and one script in a loop does not take everything.",
+            t!(
+                "{value} requests a minute for a user: enough for a person at work, and one script in a loop does not \
+                 take everything.",
+                value = USER_REQUESTS
+            ),
         ),
         Target::Node(Scope::Key(_)) | Target::OfTenant(_, Class::Key) | Target::OfPlan(_, Class::Key) => single(
             target,
             view,
             Dimension::Concurrency,
             KEY_CONCURRENCY,
-            "requests at once for a key: long answers then do not hold all the places.",
+            t!(
+                "{value} requests at once for a key: long answers then do not hold all the places.",
+                value = KEY_CONCURRENCY
+            ),
         ),
         Target::Node(Scope::Tenant(_)) | Target::OfTenant(_, Class::Tenant) | Target::OfPlan(_, Class::Tenant) => {
             return ().into_any();
         }
     };
-    let gates = is_shared(target).then(|| {
-        format!(
-            "Proposals for what many tenants share come with gates: from {} % of the limit on low waits, from {} % on only \
-             high and critical pass.",
-            GATES.lower_percent, GATES.upper_percent
-        )
-    });
+    let form = t!("A proposal opens a form; nothing is set before you save it.");
+    let explained = if is_shared(target) {
+        let gates = t!(
+            "Proposals for what many tenants share come with gates: from {lower} % of the limit on low waits, from \
+             {upper} % on only high and critical pass.",
+            lower = GATES.lower_percent,
+            upper = GATES.upper_percent
+        );
+        sentences(gates, form)
+    } else {
+        form.to_owned()
+    };
     view! {
         <section class="card">
-            <h2>"Proposals"</h2>
+            <h2>{t!("Proposals")}</h2>
             {content}
-            <p class="quiet">{gates} " A proposal opens a form; nothing is set before you save it."</p>
+            <p class="quiet">{explained}</p>
         </section>
     }
     .into_any()
 }
 
-fn single(target: &Target, view: &NodeLimitsView, dimension: Dimension, value: u64, why: &'static str) -> AnyView {
-    let action = if view.limits.iter().any(|limit| is_plain(limit, dimension)) {
-        "There is such a limit already."
+fn single(target: &Target, view: &NodeLimitsView, dimension: Dimension, value: u64, why: String) -> AnyView {
+    let text = if view.limits.iter().any(|limit| is_plain(limit, dimension)) {
+        sentences(why, t!("There is such a limit already."))
     } else {
-        ""
+        why
     };
     let href = proposal(target, dimension, value);
     view! {
-        <p>{format!("{value} {why} {action}")}</p>
+        <p>{text}</p>
         <p class="actions">
-            <a class="button" href=href>{format!("Propose {value}")}</a>
+            <a class="button" href=href>{t!("Propose {value}", value)}</a>
         </p>
     }
     .into_any()
@@ -152,43 +196,42 @@ fn proposal(target: &Target, dimension: Dimension, value: u64) -> String {
 }
 
 fn accounts(target: &Target) -> AnyView {
-    let cell = |name: &str, dimension: Dimension, capacity: u64| {
+    let cell = |size: Size, dimension: Dimension, capacity: u64| {
         let value = of_capacity(target, capacity).unwrap_or(capacity);
-        let label = format!(
-            "{} {}: propose for a {} account",
-            format::count(value),
-            dimension_name(dimension).to_lowercase(),
-            name.to_lowercase()
+        let label = t!(
+            "{value} {limit}: propose for a {size} account",
+            value = format::count(value),
+            limit = dimension_within(dimension),
+            size = size.name().to_lowercase()
         );
+        let link = view! { <a href=proposal(target, dimension, value) aria-label=label>{format::count(value)}</a> };
         view! {
             <td class="number">
-                <a href=proposal(target, dimension, value) aria-label=label>{format::count(value)}</a>
-                " of "
-                {format::count(capacity)}
+                {tv!("{value} of {capacity}", value = link, capacity = format::count(capacity))}
             </td>
         }
     };
     let rows = ACCOUNTS
         .iter()
-        .map(|(name, requests, input, output)| {
+        .map(|(size, requests, input, output)| {
             view! {
                 <tr>
-                    <th scope="row">{*name}</th>
-                    {cell(name, Dimension::Requests, *requests)}
-                    {cell(name, Dimension::InputTokens, *input)}
-                    {cell(name, Dimension::OutputTokens, *output)}
+                    <th scope="row">{size.name()}</th>
+                    {cell(*size, Dimension::Requests, *requests)}
+                    {cell(*size, Dimension::InputTokens, *input)}
+                    {cell(*size, Dimension::OutputTokens, *output)}
                 </tr>
             }
             .into_any()
         })
         .collect();
     table::table(
-        "Per minute; each figure is a proposal.",
+        t!("Per minute; each figure is a proposal."),
         &[
-            texts("Account"),
-            figures("Requests"),
-            figures("Input tokens"),
-            figures("Output tokens"),
+            texts(t!("Account", in "at a provider")),
+            figures(t!("Requests")),
+            figures(t!("Input tokens")),
+            figures(t!("Output tokens")),
         ],
         rows,
     )
@@ -202,18 +245,22 @@ fn capacity(target: &Target) -> AnyView {
         .into_iter()
         .filter(|dimension| has_gates(*dimension))
         .map(|dimension| {
-            let per = if dimension.is_rate() { " per minute" } else { "" };
-            let name = format!("{}{per}", dimension_name(dimension));
+            let what = dimension_name(dimension);
+            let name = if dimension.is_rate() {
+                t!("{what} per minute", what)
+            } else {
+                what.to_owned()
+            };
             (dimension.as_str().to_owned(), name)
         })
         .collect();
     view! {
         <form class="filters" method="get" action="/limits/edit">
             <input type="hidden" name="of" value=of />
-            {form.select(Field::new("dimension", "Limit"), "", dimensions)}
-            {form.text(Field::new("capacity", "Stated capacity").whole().required(), "")}
+            {form.select(Field::new("dimension", t!("Limit")), "", dimensions)}
+            {form.text(Field::new("capacity", t!("Stated capacity")).whole().required(), "")}
             <div class="actions">
-                <button class="button" type="submit">"Propose"</button>
+                <button class="button" type="submit">{t!("Propose")}</button>
             </div>
         </form>
     }

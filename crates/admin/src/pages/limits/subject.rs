@@ -3,8 +3,8 @@
 use domain::limits::{Class, Scope, Target};
 
 use crate::error::PageError;
-use crate::format;
 use crate::visit::{Visit, Visitor, address};
+use crate::words;
 
 /// What a node is called, and where it lives in the console.
 pub(super) struct Subject {
@@ -15,40 +15,37 @@ pub(super) struct Subject {
     pub(super) parent: Option<(Scope, Class)>,
 }
 
-const OF_NODE: &str = "They hold beside those of everything above and below it: the tightest decides.";
-const OF_CLASS: &str = "They hold for each of them on its own. One that has a limit of its own keeps that instead.";
-
 /// Finds it; only what the visitor may see.
 pub(super) async fn subject(visit: &Visit, visitor: &Visitor, target: &Target) -> Result<Subject, PageError> {
     let control = &visit.state.control;
     let node = |name: String, href: String, parent: Option<(Scope, Class)>| Subject {
         name,
-        explanation: OF_NODE,
+        explanation: t!("They hold beside those of everything above and below it: the tightest decides."),
         href,
         parent,
     };
     let class = |name: String, href: String, parent: Option<(Scope, Class)>| Subject {
         name,
-        explanation: OF_CLASS,
+        explanation: t!("They hold for each of them on its own. One that has a limit of its own keeps that instead."),
         href,
         parent,
     };
     Ok(match target {
-        Target::Node(Scope::Global) => node("the whole installation".to_owned(), "/status".to_owned(), None),
+        Target::Node(Scope::Global) => node(t!("the whole installation").to_owned(), "/status".to_owned(), None),
         Target::Node(Scope::Model(name)) => {
             let href = address("/models/edit", &[("name", name)]);
-            node(format!("the model {name}"), href, None)
+            node(t!("the model {model}", model = name), href, None)
         }
-        Target::Node(Scope::ModelGroup(group)) => node(format!("the models of {group}"), "/models".to_owned(), None),
+        Target::Node(Scope::ModelGroup(group)) => node(t!("the models of {group}", group), "/models".to_owned(), None),
         Target::Node(Scope::Key(id)) => {
             let key = control.key(&visitor.actor, *id).await?;
             let parent = (Scope::Tenant(key.tenant_id), Class::Key);
-            node(format!("the key {}", key.name), format!("/keys/{id}"), Some(parent))
+            node(t!("the key {key}", key = key.name), format!("/keys/{id}"), Some(parent))
         }
         Target::Node(Scope::Upstream(id)) => {
             let upstream = control.upstream(&visitor.actor, *id).await?;
             let href = format!("/upstreams/{id}");
-            node(format!("the upstream {}", upstream.name), href, None)
+            node(t!("the upstream {upstream}", upstream = upstream.name), href, None)
         }
         Target::Node(Scope::User(tenant, user)) => {
             let person = match user.parse() {
@@ -64,26 +61,34 @@ pub(super) async fn subject(visit: &Visit, visitor: &Visitor, target: &Target) -
             } else {
                 format!("/tenants/{tenant}")
             };
-            node(format!("the user {name}"), href, Some(parent))
+            node(t!("the user {user}", user = name), href, Some(parent))
         }
         Target::Node(Scope::Tenant(id)) => {
             let tenant = control.tenant(&visitor.actor, *id, visit.now()).await?;
             let parent = (Scope::Global, Class::Tenant);
             let href = format!("/tenants/{id}");
-            node(format!("the tenant {}", tenant.row.tenant.name), href, Some(parent))
+            node(
+                t!("the tenant {tenant}", tenant = tenant.row.tenant.name),
+                href,
+                Some(parent),
+            )
         }
         Target::OfTenant(id, each) => {
             let tenant = control.tenant(&visitor.actor, *id, visit.now()).await?;
-            let name = format!("each {} of {}", format::words(each.as_str()), tenant.row.tenant.name);
+            let name = t!(
+                "each {class} of {tenant}",
+                class = words::class(*each),
+                tenant = tenant.row.tenant.name
+            );
             class(name, format!("/tenants/{id}"), None)
         }
         Target::OfPlan(id, each) => {
             let plan = control.plan(&visitor.actor, *id).await?;
             let parent = (*each == Class::Tenant).then_some((Scope::Global, Class::Tenant));
-            let name = format!(
-                "each {} on the plan {}",
-                format::words(each.as_str()),
-                plan.row.plan.name
+            let name = t!(
+                "each {class} on the plan {plan}",
+                class = words::class(*each),
+                plan = plan.row.plan.name
             );
             class(name, format!("/plans/{id}"), parent)
         }
