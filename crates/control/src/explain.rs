@@ -14,6 +14,7 @@ use domain::limits::{Mode, Scope};
 use domain::priority::Priority;
 use domain::questions::{Answer, Question, ToldRefusal};
 use domain::readings::{CounterStore, LimitAnswer};
+use domain::text;
 use store::keys::{KEYS_PAGE_MAX, KeyFilter, KeyRow};
 
 use crate::actor::Reach;
@@ -123,22 +124,25 @@ impl Control {
 fn check(question: &Question) -> Result<(), ControlError> {
     let mut fields = Fields::default();
     let model_chars = question.model.chars().count();
-    fields.require(model_chars > 0, "model", "name a model");
+    fields.require(model_chars > 0, "model", text!("name a model"));
     if model_chars > MODEL_NAME_CHARS_MAX {
-        fields.refuse("model", format!("at most {MODEL_NAME_CHARS_MAX} characters"));
+        fields.refuse(
+            "model",
+            text!("at most {count} characters", count = MODEL_NAME_CHARS_MAX),
+        );
     }
     for (field, tokens) in [
         ("input_tokens", Some(question.input_tokens)),
         ("output_cap_tokens", question.output_cap_tokens),
     ] {
         if tokens.is_some_and(|tokens| tokens > COUNT_MAX) {
-            fields.refuse(field, format!("at most {COUNT_MAX}"));
+            fields.refuse(field, text!("at most {most}", most = COUNT_MAX));
         }
     }
     if let Some(user) = &question.user
         && user.chars().count() > USER_CHARS_MAX
     {
-        fields.refuse("user", format!("at most {USER_CHARS_MAX} characters"));
+        fields.refuse("user", text!("at most {count} characters", count = USER_CHARS_MAX));
     }
     fields.check()
 }

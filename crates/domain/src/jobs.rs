@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::Text;
+
 /// The longest body that becomes a job, in bytes.
 pub const JOB_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The longest answer that is kept, in bytes.
@@ -85,8 +87,15 @@ impl fmt::Display for JobStatus {
 
 /// The text is none of the six words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a job is one of waiting, running, completed, failed, cancelled, expired")]
+#[error("{}", self.text())]
 pub struct UnknownJobStatus;
+
+impl UnknownJobStatus {
+    /// For people, in their language.
+    pub fn text(self) -> Text {
+        crate::text!("a job is one of waiting, running, completed, failed, cancelled, expired")
+    }
+}
 
 impl FromStr for JobStatus {
     type Err = UnknownJobStatus;

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::Text;
+
 /// The longest jitter added to a retry hint, in seconds.
 pub const RETRY_JITTER_SECONDS_MAX: u64 = 30;
 
@@ -212,8 +214,15 @@ impl fmt::Display for RefusalCode {
 
 /// The text is no refusal code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is not a refusal code")]
+#[error("{}", self.text())]
 pub struct UnknownRefusalCode;
+
+impl UnknownRefusalCode {
+    /// For people, in their language.
+    pub fn text(self) -> Text {
+        crate::text!("this is not a refusal code")
+    }
+}
 
 impl FromStr for RefusalCode {
     type Err = UnknownRefusalCode;

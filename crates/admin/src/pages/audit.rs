@@ -1,12 +1,16 @@
 //! The audit log: who changed what, from where, and what was different afterwards.
 
+mod names;
+
+use std::fmt::Display;
+
 use chrono::{DateTime, Utc};
 use control::audit::difference::{Difference, Fate, difference, value_text};
 use control::audit::{AuditSubject, NamedAuditEntry, Surface};
 use control::fields::Fields;
 use control::rows::AuditFilter;
 use control::{ControlError, FieldError};
-use domain::ids::TenantId;
+use domain::ids::{PlanId, TenantId};
 use domain::limits::{Class, Dimension, Scope, Target};
 use domain::money::Nanos;
 use leptos::prelude::*;
@@ -16,10 +20,13 @@ use uuid::Uuid;
 use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
+use crate::language;
 use crate::page::{self, Page, id_of_path};
 use crate::shell;
 use crate::table::{self, Tone, badge, facts, words};
 use crate::visit::{Visit, Visitor, address};
+
+use names::{action, action_name, field_name, other_subject};
 
 /// Where it is.
 pub const ADDRESS: &str = "/audit";
@@ -66,44 +73,54 @@ pub fn list() -> AnyView {
         entries.truncate(PER_PAGE);
         let listed = if entries.is_empty() {
             let text = if wanted.is_empty() {
-                "Nothing was changed yet. Every change that is made here, by the JSON API or on the command line leaves an entry: \
-                 begin with a tenant or an upstream."
+                t!(
+                    "Nothing was changed yet. Every change that is made here, by the JSON API or on the command line \
+                     leaves an entry: begin with a tenant or an upstream."
+                )
             } else {
-                "No entry matches. Take a filter away, or write less of the name or action."
+                t!("No entry matches. Take a filter away, or write less of the name or action.")
             };
             table::empty(
                 text,
-                view! { <a class="button" href=ADDRESS>"Show everything"</a> }.into_any(),
+                view! { <a class="button" href=ADDRESS>{t!("Show everything")}</a> }.into_any(),
             )
         } else {
             table::table(
-                format!(
-                    "The newest first; times in {} time. The time leads to what was different afterwards.",
-                    visit.format.zone()
+                t!(
+                    "The newest first; times in {zone} time. The time leads to what was different afterwards.",
+                    zone = visit.format.zone(),
                 ),
                 &[
-                    words("Time"),
-                    words("Who"),
-                    words("Action"),
-                    words("What it was done to"),
-                    words("Changed"),
-                    words("Tenant"),
-                    words("From"),
+                    words(t!("Time")),
+                    words(t!("Who")),
+                    words(t!("Action")),
+                    words(t!("What it was done to")),
+                    words(t!("Changed")),
+                    words(t!("Tenant")),
+                    words(t!("From", in "address of the audit log")),
                 ],
                 entries.iter().map(|entry| row(entry, visitor, &visit.format)).collect(),
             )
         };
         let newest = wanted.before.is_some().then(|| wanted.address(""));
+        let older = older.map(|href| {
+            let text = t!("Older entries", in "audit log");
+            view! { <a class="button" href=href rel="next">{text}</a> }
+        });
         let content = view! {
-            {shell::page_head("Audit log", "Every change, with who made it, and what was different afterwards.", ().into_any())}
+            {shell::page_head(
+                t!("Audit log"),
+                t!("Every change, with who made it, and what was different afterwards."),
+                ().into_any(),
+            )}
             {wanted.form(&visit, visitor, &problems).await?}
             {listed}
-            <nav class="pager" aria-label="Pages">
-                {newest.map(|href| view! { <a class="button" href=href>"Back to the newest"</a> })}
-                {older.map(|href| view! { <a class="button" href=href rel="next">"Older entries"</a> })}
+            <nav class="pager" aria-label=t!("Pages")>
+                {newest.map(|href| view! { <a class="button" href=href>{t!("Back to the newest")}</a> })}
+                {older}
             </nav>
         };
-        Ok(Page::new("Audit log", content.into_any()))
+        Ok(Page::new(t!("Audit log"), content.into_any()))
     })
 }
 
@@ -179,14 +196,14 @@ impl Wanted {
         let zone = visit.format.zone();
         let tenants = if visitor.sees_everything() {
             let tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
-            let choices = std::iter::once((String::new(), "All".to_owned()))
+            let choices = std::iter::once((String::new(), t!("All").to_owned()))
                 .chain(
                     tenants
                         .iter()
                         .map(|tenant| (tenant.row.tenant.id.to_string(), tenant.row.tenant.name.clone())),
                 )
                 .collect();
-            form.select(Field::new("tenant", "Tenant"), self.value("tenant"), choices)
+            form.select(Field::new("tenant", t!("Tenant")), self.value("tenant"), choices)
         } else {
             ().into_any()
         };
@@ -194,39 +211,41 @@ impl Wanted {
         let folded = &FILTERS[FIRST_FOLDED..];
         let is_open = folded.iter().any(|name| !self.value(name).is_empty()) || !problems.is_empty();
         let address_hint = if visitor.is_manager() {
-            "Of your own changes."
+            t!("Of your own changes.")
         } else {
-            "The whole of it."
+            t!("The whole of it.")
         };
         Ok(view! {
             <form class="card" method="get" action=ADDRESS>
                 <div class="filters">
                     {form.text(
-                        Field::new("who", "Who, how it begins").placeholder("ada@example.com"),
+                        Field::new("who", t!("Who, how it begins")).placeholder("ada@example.com"),
                         self.value("who"),
                     )}
                     {form.text(
-                        Field::new("action", "Action, how it begins").placeholder("key.issue").suggestions("nouns"),
+                        Field::new("action", t!("Action, how it begins")).placeholder("key.issue").suggestions("nouns"),
                         self.value("action"),
                     )}
                     <datalist id="nouns">{nouns}</datalist>
                     {tenants}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Show"</button>
-                        <a class="button" href=ADDRESS>"Clear"</a>
+                        <button class="button button-primary" type="submit">{t!("Show")}</button>
+                        <a class="button" href=ADDRESS>{t!("Clear")}</a>
                     </div>
                 </div>
                 <details open=is_open>
-                    <summary>"Time, what it was done to, from where"</summary>
+                    <summary>{t!("Time, what it was done to, from where")}</summary>
                     <div class="filters">
-                        {form.text(Field::new("from", format!("From ({zone})")).instant(), self.value("from"))}
-                        {form.text(Field::new("until", format!("Until ({zone})")).instant(), self.value("until"))}
+                        {form.text(Field::new("from", t!("From ({zone})", zone)).instant(), self.value("from"))}
+                        {form.text(Field::new("until", t!("Until ({zone})", zone)).instant(), self.value("until"))}
                         {form.text(
-                            Field::new("subject", "Done to").placeholder("model:gpt-4o").hint("Its page has a link to its history."),
+                            Field::new("subject", t!("Done to"))
+                                .placeholder("model:gpt-4o")
+                                .hint(t!("Its page has a link to its history.")),
                             self.value("subject"),
                         )}
                         {form.text(
-                            Field::new("address", "From the address").placeholder("192.0.2.7").hint(address_hint),
+                            Field::new("address", t!("From the address")).placeholder("192.0.2.7").hint(address_hint),
                             self.value("address"),
                         )}
                     </div>
@@ -254,7 +273,7 @@ fn row(named: &NamedAuditEntry, visitor: &Visitor, format: &Format) -> AnyView {
                 <a href=format!("{ADDRESS}/{}", entry.id)>{format.bare_time(entry.at)}</a>
             </th>
             <td>{entry.actor.clone()}</td>
-            <td class="nowrap"><code>{entry.action.clone()}</code></td>
+            <td class="nowrap">{action(&entry.action)}</td>
             <td>{done_to(named, visitor)}</td>
             <td>{in_short(named)}</td>
             <td>{tenant}</td>
@@ -276,18 +295,18 @@ fn in_short(named: &NamedAuditEntry) -> String {
     let more = changed.len().saturating_sub(NAMED_FIELDS_MAX);
     match (&named.entry.before, &named.entry.after) {
         (None, None) => String::new(),
-        (None, Some(_)) => "new".to_owned(),
-        (Some(_), None) => "removed".to_owned(),
+        (None, Some(_)) => t!("new", in "entry of the audit log").to_owned(),
+        (Some(_), None) => t!("removed").to_owned(),
         (Some(_), Some(_)) => {
             let named = changed
                 .iter()
                 .take(NAMED_FIELDS_MAX)
                 .cloned()
                 .collect::<Vec<_>>()
-                .join(", ");
+                .join(t!(", ", in "list"));
             match more {
                 0 => named,
-                more => format!("{named} and {more} more"),
+                more => t!("{named} and {more} more", named, more),
             }
         }
     }
@@ -297,18 +316,6 @@ fn difference_of(named: &NamedAuditEntry) -> Difference {
     difference(named.entry.before.as_ref(), named.entry.after.as_ref())
 }
 
-/// `routes.0.weight` as people count: `routes 1 weight`.
-fn field_name(name: &str) -> String {
-    let parts: Vec<String> = name
-        .split('.')
-        .map(|part| match part.parse::<usize>() {
-            Ok(place) => (place + 1).to_string(),
-            Err(_) => format::words(part),
-        })
-        .collect();
-    parts.join(" ")
-}
-
 fn origin(named: &NamedAuditEntry) -> AnyView {
     let peer = named.entry.peer.clone().map(|peer| view! { <code>{peer}</code> });
     view! { {surface(named.surface)} " " {peer} }.into_any()
@@ -316,9 +323,9 @@ fn origin(named: &NamedAuditEntry) -> AnyView {
 
 fn surface(surface: Surface) -> &'static str {
     match surface {
-        Surface::Console => "console",
-        Surface::Api => "JSON API",
-        Surface::Program => "command line",
+        Surface::Console => t!("console"),
+        Surface::Api => t!("JSON API"),
+        Surface::Program => t!("command line"),
     }
 }
 
@@ -333,52 +340,48 @@ fn done_to(named: &NamedAuditEntry, visitor: &Visitor) -> AnyView {
 
 fn place_of(named: &NamedAuditEntry, visitor: &Visitor) -> (String, Option<String>) {
     let everything = visitor.sees_everything();
-    let called = |kind: &str, id: String| match &named.subject_name {
-        Some(name) => format!("{kind} {name}"),
-        None => format!("{kind} {id}"),
-    };
-    let each = |class: Class, of: String| format!("each {} of {of}", format::words(class.as_str()));
+    let name_of = |id: &dyn Display| named.subject_name.clone().unwrap_or_else(|| id.to_string());
+    let tenant = |id: &TenantId| t!("tenant {name}", name = name_of(id));
+    let plan = |id: &PlanId| t!("plan {name}", name = name_of(id));
+    let each = |class: Class, place: String| t!("each {class} of {place}", class = crate::words::class(class), place);
     let limits = |target: &Target| Some(super::limits::address_of(target));
     match &named.subject {
         AuditSubject::Target(target) => match target {
             Target::Node(Scope::Global) => (
-                "the whole installation".to_owned(),
+                t!("the whole installation").to_owned(),
                 everything.then(|| limits(target)).flatten(),
             ),
             Target::Node(Scope::Model(name)) => (
-                format!("model {name}"),
+                t!("model {name}", name),
                 everything.then(|| address("/models/edit", &[("name", name)])),
             ),
             Target::Node(Scope::ModelGroup(group)) => (
-                format!("models of {group}"),
+                t!("models of {group}", group),
                 everything.then(|| limits(target)).flatten(),
             ),
-            Target::Node(Scope::Tenant(id)) => (called("tenant", id.to_string()), Some(format!("/tenants/{id}"))),
-            Target::Node(Scope::Key(id)) => (called("key", id.to_string()), Some(format!("/keys/{id}"))),
+            Target::Node(Scope::Tenant(id)) => (tenant(id), Some(format!("/tenants/{id}"))),
+            Target::Node(Scope::Key(id)) => (t!("key {name}", name = name_of(id)), Some(format!("/keys/{id}"))),
             Target::Node(Scope::Upstream(id)) => (
-                called("upstream", id.to_string()),
+                t!("upstream {name}", name = name_of(id)),
                 everything.then(|| format!("/upstreams/{id}")),
             ),
-            Target::Node(Scope::User(_, user)) => (called("user", user.to_string()), limits(target)),
-            Target::OfTenant(id, class) => (each(*class, called("tenant", id.to_string())), limits(target)),
-            Target::OfPlan(id, class) => (
-                each(*class, called("plan", id.to_string())),
-                everything.then(|| limits(target)).flatten(),
-            ),
+            Target::Node(Scope::User(_, user)) => (t!("user {name}", name = name_of(user)), limits(target)),
+            Target::OfTenant(id, class) => (each(*class, tenant(id)), limits(target)),
+            Target::OfPlan(id, class) => (each(*class, plan(id)), everything.then(|| limits(target)).flatten()),
         },
-        AuditSubject::Plan(id) => (
-            called("plan", id.to_string()),
-            everything.then(|| format!("/plans/{id}")),
-        ),
-        AuditSubject::Person(id) => (called("person", id.to_string()), Some("/people".to_owned())),
+        AuditSubject::Plan(id) => (plan(id), everything.then(|| format!("/plans/{id}"))),
+        AuditSubject::Person(id) => (t!("person {name}", name = name_of(id)), Some("/people".to_owned())),
         AuditSubject::ManagementToken(id) => (
-            called("management token", id.to_string()),
+            t!("management token {name}", name = name_of(id)),
             visitor.is_operator().then(|| super::management_tokens::PATH.to_owned()),
         ),
-        AuditSubject::Request(id) => (format!("request {id}"), Some(format!("/ledger/{id}"))),
-        AuditSubject::Settings => ("settings".to_owned(), everything.then(|| "/settings".to_owned())),
-        AuditSubject::Webhook => ("webhook".to_owned(), everything.then(|| "/settings/webhook".to_owned())),
-        AuditSubject::Other(text) => (format::words(text), None),
+        AuditSubject::Request(id) => (t!("request {id}", id), Some(format!("/ledger/{id}"))),
+        AuditSubject::Settings => (t!("settings").to_owned(), everything.then(|| "/settings".to_owned())),
+        AuditSubject::Webhook => (
+            t!("webhook").to_owned(),
+            everything.then(|| "/settings/webhook".to_owned()),
+        ),
+        AuditSubject::Other(text) => (other_subject(text), None),
     }
 }
 
@@ -392,18 +395,21 @@ pub fn entry() -> AnyView {
         let subject = named.subject.text();
         let by_actor = address(ADDRESS, &[("who", &entry.actor)]);
         let mut about = vec![
-            ("Time", visit.format.time(entry.at).into_any()),
-            ("Who", view! { <a href=by_actor>{entry.actor.clone()}</a> }.into_any()),
-            ("By", surface(named.surface).into_any()),
-            ("Action", view! { <code>{entry.action.clone()}</code> }.into_any()),
-            ("Done to", done_to(&named, visitor)),
+            (t!("Time"), visit.format.time(entry.at).into_any()),
+            (
+                t!("Who"),
+                view! { <a href=by_actor>{entry.actor.clone()}</a> }.into_any(),
+            ),
+            (t!("By", in "way of a change"), surface(named.surface).into_any()),
+            (t!("Action"), action(&entry.action)),
+            (t!("Done to"), done_to(&named, visitor)),
         ];
         if let Some(peer) = &entry.peer {
             let from_there = address(ADDRESS, &[("address", peer)]);
             about.insert(
                 3,
                 (
-                    "From",
+                    t!("From", in "address of the audit log"),
                     view! { <a href=from_there><code>{peer.clone()}</code></a> }.into_any(),
                 ),
             );
@@ -411,18 +417,19 @@ pub fn entry() -> AnyView {
         if let Some(tenant) = entry.tenant_id {
             let name = named.tenant_name.clone().unwrap_or_else(|| tenant.to_string());
             about.push((
-                "Tenant",
+                t!("Tenant"),
                 view! { <a href=format!("/tenants/{tenant}")>{name}</a> }.into_any(),
             ));
         }
-        let history =
-            view! { <a class="button" href=address(ADDRESS, &[("subject", &subject)])>"Everything done to it"</a> };
+        let title = action_name(&entry.action);
+        let of_subject = address(ADDRESS, &[("subject", &subject)]);
+        let history = view! { <a class="button" href=of_subject>{t!("Everything done to it")}</a> };
         let content = view! {
-            {shell::page_head(entry.action.clone(), "One entry of the audit log.", history.into_any())}
+            {shell::page_head(title.clone(), t!("One entry of the audit log."), history.into_any())}
             <section class="card">{facts(about)}</section>
             {changes(&named, &visit.format)}
         };
-        Ok(Page::new(entry.action.clone(), content.into_any()))
+        Ok(Page::new(title, content.into_any()))
     })
 }
 
@@ -435,7 +442,7 @@ fn changes(named: &NamedAuditEntry, format: &Format) -> AnyView {
         .partition(|field| matches!(field.fate, Fate::Same(_)));
     let body = if changed.is_empty() {
         table::empty(
-            "The entry states no fields that became different: what was done is said by its action.",
+            t!("The entry states no fields that became different: what was done is said by its action."),
             ().into_any(),
         )
     } else {
@@ -444,8 +451,13 @@ fn changes(named: &NamedAuditEntry, format: &Format) -> AnyView {
             .map(|field| change_row(&field.name, &field.fate, is_money, format))
             .collect();
         table::table(
-            "What was different afterwards.",
-            &[words("Field"), words("What happened"), words("Before"), words("After")],
+            t!("What was different afterwards."),
+            &[
+                words(t!("Field")),
+                words(t!("What happened")),
+                words(t!("Before")),
+                words(t!("After")),
+            ],
             rows,
         )
     };
@@ -462,18 +474,22 @@ fn changes(named: &NamedAuditEntry, format: &Format) -> AnyView {
             .collect();
         view! {
             <details>
-                <summary>{format::counted(same.len() as u64, "field stayed", "fields stayed")}</summary>
-                {table::table("As before.", &[words("Field"), words("Value")], listed)}
+                <summary>{tn!(same.len() as u64, "{n} field stayed", "{n} fields stayed")}</summary>
+                {table::table(t!("As before."), &[words(t!("Field")), words(t!("Value"))], listed)}
             </details>
         }
     });
     let more = (found.left_out > 0).then(|| {
-        let more = format::counted(found.left_out as u64, "field is", "fields are");
-        view! { <p class="quiet">{format!("{more} left out here.")}</p> }
+        let text = tn!(
+            found.left_out as u64,
+            "{n} field is left out here.",
+            "{n} fields are left out here."
+        );
+        view! { <p class="quiet">{text}</p> }
     });
     view! {
         <section class="card">
-            <h2>"What changed"</h2>
+            <h2>{t!("What changed")}</h2>
             {body} {stayed} {more}
         </section>
     }
@@ -482,12 +498,12 @@ fn changes(named: &NamedAuditEntry, format: &Format) -> AnyView {
 
 fn change_row(name: &str, fate: &Fate, is_money: bool, format: &Format) -> AnyView {
     let (mark, tone) = match fate {
-        Fate::Set(_) => ("+ set", Tone::Good),
-        Fate::Removed(_) => ("− removed", Tone::Bad),
-        Fate::Changed { .. } => ("→ changed", Tone::Warning),
-        Fate::Same(_) => ("= same", Tone::Quiet),
+        Fate::Set(_) => (t!("+ set"), Tone::Good),
+        Fate::Removed(_) => (t!("− removed"), Tone::Bad),
+        Fate::Changed { .. } => (t!("→ changed"), Tone::Warning),
+        Fate::Same(_) => (t!("= same"), Tone::Quiet),
     };
-    let nothing = || view! { <span class="quiet">"nothing"</span> }.into_any();
+    let nothing = || view! { <span class="quiet">{t!("nothing")}</span> }.into_any();
     let before = fate.before().map_or_else(nothing, |value| {
         view! { <del>{shown(name, value, is_money, format)}</del> }.into_any()
     });
@@ -532,7 +548,7 @@ fn shown(name: &str, value: &Value, is_money: bool, format: &Format) -> String {
     let instant = value.as_str().and_then(|text| DateTime::parse_from_rfc3339(text).ok());
     match instant {
         Some(at) => format.time(at.with_timezone(&Utc)),
-        None => value_text(value),
+        None => language::text(&value_text(value)),
     }
 }
 
@@ -542,7 +558,7 @@ pub fn history(visitor: &Visitor, subject: &AuditSubject) -> AnyView {
         return ().into_any();
     }
     let href = address(ADDRESS, &[("subject", &subject.text())]);
-    view! { <a class="button" href=href>"History"</a> }.into_any()
+    view! { <a class="button" href=href>{t!("History")}</a> }.into_any()
 }
 
 /// The same of a node or class that limits sit on.

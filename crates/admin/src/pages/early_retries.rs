@@ -12,28 +12,30 @@ use crate::visit::{Visitor, address};
 pub fn card(keys: &[EarlyKey], visitor: &Visitor) -> AnyView {
     let body = if keys.is_empty() {
         table::empty(
-            "Every key that was refused lately has waited as long as it was told before it came back.",
+            t!("Every key that was refused lately has waited as long as it was told before it came back."),
             ().into_any(),
         )
     } else {
-        let mut columns = vec![words("Key")];
+        let mut columns = vec![words(t!("Key"))];
         if visitor.sees_everything() {
-            columns.push(words("Tenant"));
+            columns.push(words(t!("Tenant")));
         }
         columns.extend([
-            figures("Refused"),
-            figures("Too early"),
-            figures("Share"),
-            figures("Tried before, at most"),
+            figures(t!("Refused")),
+            figures(t!("Too early")),
+            figures(t!("Share")),
+            figures(t!("Tried before, at most")),
         ]);
+        let text = t!(
+            "Requests of these keys came back before the wait was over that the answer to an equal request had told \
+             them (Retry-After). They are refused again and only add to the load: let the program wait as it is \
+             told, or give it a higher limit. Programs that share a key do not know what the others were told; each \
+             wait that is over excuses one request."
+        );
         view! {
-            <p>
-                "Requests of these keys came back before the wait was over that the answer to an equal request had told them (Retry-After). \
-                They are refused again and only add to the load: let the program wait as it is told, or give it a higher limit. \
-                Programs that share a key do not know what the others were told; each wait that is over excuses one request."
-            </p>
+            <p>{text}</p>
             {table::table(
-                "The most first.",
+                t!("The most first."),
                 &columns,
                 keys.iter().map(|key| row(key, visitor)).collect(),
             )}
@@ -42,7 +44,7 @@ pub fn card(keys: &[EarlyKey], visitor: &Visitor) -> AnyView {
     };
     view! {
         <section class="card">
-            <h2>"Keys that do not wait"</h2>
+            <h2>{t!("Keys that do not wait")}</h2>
             {body}
         </section>
     }
@@ -62,7 +64,7 @@ fn row(key: &EarlyKey, visitor: &Visitor) -> AnyView {
         .then(|| view! { <td>{key.tenant_name.clone()}</td> });
     let tried = key
         .caller_retries_max
-        .map_or("not said".to_owned(), |tries| format::signed_count(tries.into()));
+        .map_or(t!("not said").to_owned(), |tries| format::signed_count(tries.into()));
     view! {
         <tr>
             <th scope="row"><a href=format!("/keys/{id}")>{name}</a></th>

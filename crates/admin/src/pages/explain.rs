@@ -10,6 +10,8 @@ use domain::limits::{Gate, Mode, Scope};
 use domain::priority::Priority;
 use domain::questions::{Question, ToldRefusal};
 use domain::readings::{LimitAnswer, LimitRefusal};
+use domain::text;
+use domain::text::Text;
 use http::StatusCode;
 use leptos::prelude::*;
 
@@ -65,15 +67,15 @@ pub fn view() -> AnyView {
         };
         let content = view! {
             {shell::page_head(
-                "Explain",
-                "What would become of a request now, and what each limit on its way would say. Nothing is sent, and nothing \
-                 is taken from any limit.",
+                t!("Explain"),
+                t!("What would become of a request now, and what each limit on its way would say. Nothing is sent, \
+                    and nothing is taken from any limit."),
                 ().into_any(),
             )}
             <section class="card">{form}</section>
             {shown(&answer, &asked, &visit.format)}
         };
-        Ok(Page::new("Explain", content.into_any()))
+        Ok(Page::new(t!("Explain"), content.into_any()))
     })
 }
 
@@ -139,27 +141,27 @@ impl Asked {
     }
 
     fn question(&self, found: &[KeyRow]) -> Result<Question, ControlError> {
-        const NO_SIZE: &str = "say how large the request is";
+        let no_size = || text!("say how large the request is");
         let mut fields = Fields::default();
-        let key = match (self.value("key"), found) {
-            ("", _) => Err("choose a key"),
+        let key: Result<&KeyRow, Text> = match (self.value("key"), found) {
+            ("", _) => Err(text!("choose a key")),
             (_, [key]) => Ok(key),
-            (_, []) => Err("no key has this in its name or public id"),
-            (_, [..]) => Err("several keys match; choose one of those below"),
+            (_, []) => Err(text!("no key has this in its name or public id")),
+            (_, [..]) => Err(text!("several keys match; choose one of those below")),
         };
-        if let Err(message) = key {
-            fields.refuse("key", message);
+        if let Err(message) = &key {
+            fields.refuse("key", message.clone());
         }
         let input_tokens = fields.count("input_tokens", self.value("input_tokens"));
-        fields.require(!self.value("input_tokens").is_empty(), "input_tokens", NO_SIZE);
+        fields.require(!self.value("input_tokens").is_empty(), "input_tokens", no_size());
         let output_cap_tokens = fields.count("output_cap_tokens", self.value("output_cap_tokens"));
         let priority = fields.word::<Priority>("priority", self.value("priority"));
-        fields.require(!self.value("model").is_empty(), "model", "name a model");
+        fields.require(!self.value("model").is_empty(), "model", text!("name a model"));
         fields.check()?;
         Ok(Question {
             key_id: key.map_err(|message| ControlError::field("key", message))?.id,
             model: self.value("model").to_owned(),
-            input_tokens: input_tokens.ok_or_else(|| ControlError::field("input_tokens", NO_SIZE))?,
+            input_tokens: input_tokens.ok_or_else(|| ControlError::field("input_tokens", no_size()))?,
             output_cap_tokens,
             priority,
             user: Some(self.value("user").to_owned()).filter(|user| !user.is_empty()),
@@ -177,7 +179,10 @@ impl Asked {
         let form = Filled::refused((), problems);
         let is_chosen = !self.value("key").is_empty() && found.len() == 1;
         let (key, hint) = match found {
-            [key] if is_chosen => (masked(&key.public_id), format!("{} of {}", key.name, key.tenant_name)),
+            [key] if is_chosen => (
+                masked(&key.public_id),
+                t!("{key} of {tenant}", key = key.name, tenant = key.tenant_name),
+            ),
             _ => (self.value("key").to_owned(), key_hint(visitor).to_owned()),
         };
         let keys = if is_chosen {
@@ -186,7 +191,7 @@ impl Asked {
             found.to_vec()
         };
         let keys = keys.into_iter().map(|key| {
-            let label = format!("{}, {}", key.name, key.tenant_name);
+            let label = t!("{key}, {tenant}", key = key.name, tenant = key.tenant_name);
             view! { <option value=masked(&key.public_id)>{label}</option> }
         });
         let models = control.models(&visitor.actor, visit.now()).await?;
@@ -197,35 +202,43 @@ impl Asked {
             true => self.value("input_tokens"),
             false => INPUT_TOKENS_PROPOSED,
         };
-        let priorities = std::iter::once((String::new(), "the key's own".to_owned()))
-            .chain(Priority::ALL.map(|priority| (priority.to_string(), priority.to_string())))
+        let priorities = std::iter::once((String::new(), t!("the key's own").to_owned()))
+            .chain(Priority::ALL.map(|priority| (priority.to_string(), crate::words::priority(priority).to_owned())))
             .collect();
         Ok(view! {
             <form class="form form-wide" method="get" action=PATH>
                 <datalist id=KEY_SUGGESTIONS>{keys.collect_view()}</datalist>
                 <datalist id=MODEL_SUGGESTIONS>{models.collect_view()}</datalist>
                 <div class="field-row">
-                    {form.text(Field::new("key", "Key").hint(hint).suggestions(KEY_SUGGESTIONS).required(), &key)}
-                    {form.text(Field::new("model", "Model").suggestions(MODEL_SUGGESTIONS).required(), self.value("model"))}
+                    {form.text(Field::new("key", t!("Key")).hint(hint).suggestions(KEY_SUGGESTIONS).required(), &key)}
+                    {form.text(
+                        Field::new("model", t!("Model")).suggestions(MODEL_SUGGESTIONS).required(),
+                        self.value("model"),
+                    )}
                 </div>
                 <div class="field-row">
                     {form.text(
-                        Field::new("input_tokens", "Input tokens").whole().required().hint("A page of text has about 500."),
+                        Field::new("input_tokens", t!("Input tokens"))
+                            .whole()
+                            .required()
+                            .hint(t!("A page of text has about 500.")),
                         input_tokens,
                     )}
                     {form.text(
-                        Field::new("output_cap_tokens", "Output cap").whole().hint("Empty: the model's default."),
+                        Field::new("output_cap_tokens", t!("Output cap"))
+                            .whole()
+                            .hint(t!("Empty: the model's default.")),
                         self.value("output_cap_tokens"),
                     )}
-                    {form.select(Field::new("priority", "Priority asked for"), self.value("priority"), priorities)}
+                    {form.select(Field::new("priority", t!("Priority asked for")), self.value("priority"), priorities)}
                     {form.text(
-                        Field::new("user", "End user").hint("For an application's key that names users."),
+                        Field::new("user", t!("End user")).hint(t!("For an application's key that names users.")),
                         self.value("user"),
                     )}
                 </div>
                 <div class="actions">
                     <button class="button button-primary" type="submit">
-                        "Explain"
+                        {t!("Explain")}
                     </button>
                 </div>
             </form>
@@ -244,18 +257,18 @@ impl Asked {
 
 fn key_hint(visitor: &Visitor) -> &'static str {
     if visitor.is_member() {
-        "Its name, or the part of it that pages show."
+        t!("Its name, or the part of it that pages show.")
     } else {
-        "Its name, its owner's, its tenant's, or the part of it that pages show."
+        t!("Its name, its owner's, its tenant's, or the part of it that pages show.")
     }
 }
 
 fn no_keys(visitor: &Visitor) -> AnyView {
     let issue = visitor
         .issues_keys()
-        .then(|| view! { <a class="button button-primary" href="/keys/new">"Issue a key"</a> });
+        .then(|| view! { <a class="button button-primary" href="/keys/new">{t!("Issue a key")}</a> });
     table::empty(
-        "A request is made with a key, and there is none yet that you could ask about.",
+        t!("A request is made with a key, and there is none yet that you could ask about."),
         issue.into_any(),
     )
 }
@@ -272,21 +285,25 @@ fn shown(outcome: &Outcome, asked: &Asked, format: &Format) -> AnyView {
 fn choice(keys: &[KeyRow], asked: &Asked) -> AnyView {
     let rows = keys.iter().map(|key| choice_row(key, asked)).collect();
     let caption = match keys.len() {
-        KEYS_OFFERED_MAX.. => "The newest that match. Write more of the name to find others.",
-        _ => "Those that match.",
+        KEYS_OFFERED_MAX.. => t!("The newest that match. Write more of the name to find others."),
+        _ => t!("Those that match."),
     };
+    let columns = [t!("Name"), t!("Key"), t!("Tenant"), t!("Owner")].map(words);
     view! {
         <section class="card">
-            <h2>"Which key?"</h2>
-            {table::table(caption, &[words("Name"), words("Key"), words("Tenant"), words("Owner")], rows)}
+            <h2>{t!("Which key?")}</h2>
+            {table::table(caption, &columns, rows)}
         </section>
     }
     .into_any()
 }
 
 fn choice_row(key: &KeyRow, asked: &Asked) -> AnyView {
-    let revoked = key.revoked_at.map(|_| badge("revoked", Tone::Bad));
-    let owner = key.owner_name.clone().unwrap_or_else(|| "service account".to_owned());
+    let revoked = key.revoked_at.map(|_| badge(t!("revoked"), Tone::Bad));
+    let owner = key
+        .owner_name
+        .clone()
+        .unwrap_or_else(|| t!("service account").to_owned());
     view! {
         <tr>
             <th scope="row"><a href=asked.address_with(key)>{key.name.clone()}</a> " " {revoked}</th>
@@ -316,20 +333,25 @@ fn answer(explained: &Explained, format: &Format) -> AnyView {
 
 fn admitted(explained: &Explained) -> AnyView {
     let by = match &explained.upstream {
-        Some(upstream) => format!("It would be admitted, by the upstream {upstream}"),
-        None => "It would be admitted".to_owned(),
+        Some(upstream) => t!("It would be admitted, by the upstream {upstream}", upstream),
+        None => t!("It would be admitted").to_owned(),
     };
     let drawn = explained.is_upstream_drawn.then(|| {
-        view! { <p class="quiet">"Several upstreams share the first place; the next request may go to another."</p> }
+        let text = t!("Several upstreams share the first place; the next request may go to another.");
+        view! { <p class="quiet">{text}</p> }
     });
     let refuses = |asked: &&AskedLimit| asked.answer.refusal.is_some() && asked.answer.reading.mode == Mode::Rehearse;
     let rehearsed = explained.asked.iter().filter(refuses).count();
     let rehearsed = (rehearsed > 0).then(|| {
-        let limits = format::counted(rehearsed as u64, "limit", "limits");
-        view! { <p class="notice notice-warning">{format!("{limits} in rehearsal would refuse it, once enforced.")}</p> }
+        let text = tn!(
+            rehearsed as u64,
+            "{n} limit in rehearsal would refuse it, once enforced.",
+            "{n} limits in rehearsal would refuse it, once enforced.",
+        );
+        view! { <p class="notice notice-warning">{text}</p> }
     });
     view! {
-        <h2>{by} " " {badge("room", Tone::Good)}</h2>
+        <h2>{by} " " {badge(t!("room", in "verdict of a limit"), Tone::Good)}</h2>
         {drawn}
         {rehearsed}
     }
@@ -344,16 +366,16 @@ fn refused(refusal: &ToldRefusal) -> AnyView {
         .unwrap_or_default();
     let retry = match refusal.retry_after_seconds {
         // Callers are told different times, so that they do not all come back at once.
-        Some(seconds) => format!("{seconds} s, and up to 30 % more"),
-        None => "not given: the same request would be refused again".to_owned(),
+        Some(seconds) => t!("{seconds} s, and up to 30 % more", seconds),
+        None => t!("not given: the same request would be refused again").to_owned(),
     };
     view! {
-        <h2>"It would be refused " {badge(format::words(refusal.code.as_str()), Tone::Bad)}</h2>
-        <p><strong>{refusal.message.clone()}</strong></p>
+        <h2>{t!("It would be refused")} " " {badge(crate::words::refusal(refusal.code), Tone::Bad)}</h2>
+        <p lang="en"><strong>{refusal.message.clone()}</strong></p>
         {facts(vec![
-            ("Code", view! { <code>{refusal.code.as_str()}</code> }.into_any()),
-            ("Status", format!("{status} {reason}").into_any()),
-            ("Retry after", retry.into_any()),
+            (t!("Code"), view! { <code>{refusal.code.as_str()}</code> }.into_any()),
+            (t!("Status"), format!("{status} {reason}").into_any()),
+            (t!("Retry after"), retry.into_any()),
         ])}
     }
     .into_any()
@@ -364,69 +386,75 @@ fn request_facts(explained: &Explained, format: &Format) -> Vec<(&'static str, A
     let href = format!("/keys/{}", key.id);
     let mut facts = vec![
         (
-            "Key",
-            view! { <a href=href>{key.name.clone()}</a> {format!(" of {}", key.tenant_name)} }.into_any(),
+            t!("Key"),
+            tv!(
+                "{key} of {tenant}",
+                key = view! { <a href=href>{key.name.clone()}</a> },
+                tenant = key.tenant_name.clone(),
+            ),
         ),
         (
-            "Counts for",
+            t!("Counts for"),
             explained
                 .user
                 .clone()
-                .unwrap_or_else(|| "nobody in particular".to_owned())
+                .unwrap_or_else(|| t!("nobody in particular").to_owned())
                 .into_any(),
         ),
-        ("Runs at", explained.priority.as_str().into_any()),
+        (t!("Runs at"), crate::words::priority(explained.priority).into_any()),
     ];
     if let Some(estimate) = &explained.estimate {
         let amounts = |amounts: &domain::estimate::Amounts| {
-            format!(
-                "{} tokens in, {} out, {}",
-                format::count(amounts.input_tokens),
-                format::count(amounts.output_tokens),
-                format.cost(amounts.cost)
+            t!(
+                "{input} tokens in, {output} out, {cost}",
+                input = format::count(amounts.input_tokens),
+                output = format::count(amounts.output_tokens),
+                cost = format.cost(amounts.cost),
             )
             .into_any()
         };
-        facts.push(("Rates hold (expected)", amounts(&estimate.expected)));
-        facts.push(("Budgets hold (at most)", amounts(&estimate.ceiling)));
+        facts.push((t!("Rates hold (expected)"), amounts(&estimate.expected)));
+        facts.push((t!("Budgets hold (at most)"), amounts(&estimate.ceiling)));
     }
-    facts.push(("As of", format.time(explained.asked_at).into_any()));
+    facts.push((t!("As of"), format.time(explained.asked_at).into_any()));
     facts
 }
 
 fn limits(explained: &Explained, format: &Format) -> AnyView {
     let shared = explained.shared.map(|shared| match shared {
         SharedLimits::HaveRoom => {
-            view! { <p>"Beyond your own limits the service has room." " " {badge("room", Tone::Good)}</p> }
+            let room = badge(t!("room", in "verdict of a limit"), Tone::Good);
+            view! { <p>{t!("Beyond your own limits the service has room.")} " " {room}</p> }
         }
         SharedLimits::AreBusy => {
-            view! { <p>"Beyond your own limits the service is busy." " " {badge("refuses", Tone::Bad)}</p> }
+            let refuses = badge(t!("refuses"), Tone::Bad);
+            view! { <p>{t!("Beyond your own limits the service is busy.")} " " {refuses}</p> }
         }
     });
     let body = if !explained.asked.is_empty() {
         table::table(
-            "In the order they are asked. The caller is told one refusal: the one that time heals last.",
+            t!("In the order they are asked. The caller is told one refusal: the one that time heals last."),
             &[
-                words("Scope"),
-                words("Limit"),
-                figures("Value"),
-                figures("Used now"),
-                figures("Needs"),
-                figures("After it"),
-                words("Answer"),
+                words(t!("Scope")),
+                words(t!("Limit")),
+                figures(t!("Value")),
+                figures(t!("Used now")),
+                figures(t!("Needs")),
+                figures(t!("After it")),
+                words(t!("Answer")),
             ],
             explained.asked.iter().map(|asked| row(asked, format)).collect(),
         )
     } else if explained.estimate.is_none() {
-        table::empty("It is refused before any limit is asked.", ().into_any())
+        table::empty(t!("It is refused before any limit is asked."), ().into_any())
     } else if shared.is_some() {
         ().into_any()
     } else {
-        table::empty("No limit is in force on its way.", ().into_any())
+        table::empty(t!("No limit is in force on its way."), ().into_any())
     };
     view! {
         <section class="card">
-            <h2>"Limits on its way"</h2>
+            <h2>{t!("Limits on its way")}</h2>
             {shared}
             {body}
         </section>
@@ -452,12 +480,16 @@ fn row(asked: &AskedLimit, format: &Format) -> AnyView {
             amount(dimension, taken(reading) + i128::from(*need), format),
         )
     } else {
-        ("being read".to_owned(), String::new())
+        (t!("being read").to_owned(), String::new())
+    };
+    let name = match &reading.scope {
+        Scope::Global => t!("The installation").to_owned(),
+        _ => asked.name.clone(),
     };
     let class = asked.is_told.then_some("row-told");
     view! {
         <tr class=class>
-            <th scope="row">{asked.name.clone()} " " <small>{kind(&reading.scope)}</small></th>
+            <th scope="row">{name} " " <small>{kind(&reading.scope)}</small></th>
             <td>{slot_name(&slot)}</td>
             <td class="number">{value_text(dimension, reading.limit_value, format)}</td>
             <td class="number">{used}</td>
@@ -472,42 +504,45 @@ fn row(asked: &AskedLimit, format: &Format) -> AnyView {
 fn kind(scope: &Scope) -> &'static str {
     match scope {
         Scope::Global => "",
-        Scope::ModelGroup(_) => "group of models",
-        Scope::Model(_) => "model",
-        Scope::Tenant(_) => "tenant",
-        Scope::User(..) => "user",
-        Scope::Key(_) => "key",
-        Scope::Upstream(_) => "upstream",
+        Scope::ModelGroup(_) => t!("group of models"),
+        Scope::Model(_) => t!("model"),
+        Scope::Tenant(_) => t!("tenant"),
+        Scope::User(..) => t!("user"),
+        Scope::Key(_) => t!("key"),
+        Scope::Upstream(_) => t!("upstream"),
     }
 }
 
 fn verdict(asked: &AskedLimit) -> AnyView {
     let Some(refusal) = &asked.answer.refusal else {
-        return badge("room", Tone::Good);
+        return badge(t!("room", in "verdict of a limit"), Tone::Good);
     };
-    let code = format::words(refusal.code.as_str());
+    let code = crate::words::refusal(refusal.code);
     let detail = detail(refusal);
     if asked.answer.reading.mode == Mode::Rehearse {
-        return view! { {badge("rehearsed", Tone::Warning)} " " <small>{format!("would refuse: {code}{detail}")}</small> }
-            .into_any();
+        let would = if detail.is_empty() {
+            t!("would refuse: {code}", code)
+        } else {
+            t!("would refuse: {code}{detail}", code, detail)
+        };
+        return view! { {badge(t!("rehearsed"), Tone::Warning)} " " <small>{would}</small> }.into_any();
     }
     let told = asked
         .is_told
-        .then(|| view! { " " <strong>"told to the caller"</strong> });
+        .then(|| view! { " " <strong>{t!("told to the caller")}</strong> });
     view! { {badge(code, Tone::Bad)} {told} " " <small>{detail}</small> }.into_any()
 }
 
 fn detail(refusal: &LimitRefusal) -> String {
-    let gate = match refusal.gate {
-        Some(Gate::Lower) => ", at the lower gate",
-        Some(Gate::Upper { .. }) => ", at the upper gate",
-        None => "",
-    };
-    match refusal.retry_after_ms {
-        Some(ms) => format!(
-            "room in {}{gate}",
-            format::duration_ms(i64::try_from(ms).unwrap_or(i64::MAX))
-        ),
-        None => gate.trim_start_matches(", ").to_owned(),
+    let wait = refusal
+        .retry_after_ms
+        .map(|ms| format::duration_ms(i64::try_from(ms).unwrap_or(i64::MAX)));
+    match (wait, refusal.gate) {
+        (Some(wait), Some(Gate::Lower)) => t!("room in {wait}, at the lower gate", wait),
+        (Some(wait), Some(Gate::Upper { .. })) => t!("room in {wait}, at the upper gate", wait),
+        (Some(wait), None) => t!("room in {wait}", wait),
+        (None, Some(Gate::Lower)) => t!("at the lower gate").to_owned(),
+        (None, Some(Gate::Upper { .. })) => t!("at the upper gate").to_owned(),
+        (None, None) => String::new(),
     }
 }

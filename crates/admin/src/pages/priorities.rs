@@ -54,31 +54,31 @@ pub fn view() -> AnyView {
             {early_retries::card(&early, visitor)}
             {explanation()}
         };
-        Ok(Page::new("Priorities", content.into_any()))
+        Ok(Page::new(t!("Priorities"), content.into_any()))
     })
 }
 
 async fn head(visit: &Visit, visitor: &Visitor, tenant: Option<TenantId>) -> Result<AnyView, PageError> {
     let Some(tenant) = tenant else {
         return Ok(shell::page_head(
-            "Priorities",
-            "Who runs at which priority, and whom gates hold back.",
+            t!("Priorities"),
+            t!("Who runs at which priority, and whom gates hold back."),
             ().into_any(),
         ));
     };
     let summary = visit.state.control.tenant(&visitor.actor, tenant, visit.now()).await?;
-    let lead = format!(
-        "Which of its keys run at which priority, and which gates hold back. Its ceiling is {}.",
-        summary.row.priority_ceiling_in_force
+    let lead = t!(
+        "Which of its keys run at which priority, and which gates hold back. Its ceiling is {priority}.",
+        priority = crate::words::priority(summary.row.priority_ceiling_in_force),
     );
     let all = visitor
         .sees_everything()
-        .then(|| view! { <a class="button" href=PATH>"All tenants"</a> });
+        .then(|| view! { <a class="button" href=PATH>{t!("All tenants")}</a> });
     let actions = view! {
-        {all} <a class="button" href=format!("/tenants/{tenant}")>"Tenant"</a>
+        {all} <a class="button" href=format!("/tenants/{tenant}")>{t!("Tenant")}</a>
     };
     Ok(shell::page_head(
-        format!("Priorities of {}", summary.row.tenant.name),
+        t!("Priorities of {tenant}", tenant = summary.row.tenant.name),
         lead,
         actions.into_any(),
     ))
@@ -91,37 +91,40 @@ fn warning(found: &Priorities) -> AnyView {
         return ().into_any();
     }
     let whose = match found.tenant {
-        Some(_) => "this tenant's requests",
-        None => "all requests",
+        Some(_) => t!("this tenant's requests"),
+        None => t!("all requests"),
     };
-    let text = format!(
-        "{} of {whose} ran at high or critical. Gates hold back low and default only, so when most is urgent they protect \
-         little. Lower the priority of keys whose callers can wait, or the ceiling of their tenant.",
-        format::share(all.urgent(), all.requests()),
+    let text = t!(
+        "{share} of {whose} ran at high or critical. Gates hold back low and default only, so when most is urgent \
+         they protect little. Lower the priority of keys whose callers can wait, or the ceiling of their tenant.",
+        share = format::share(all.urgent(), all.requests()),
+        whose,
     );
     view! { <p class="notice notice-warning">{text}</p> }.into_any()
 }
 
 fn stats(all: &Traffic) -> AnyView {
     let urgent_cost = all.at(Priority::High).charged + all.at(Priority::Critical).charged;
-    let of_cost = (all.requests() > 0)
-        .then(|| view! { <small>{format!("{} of cost", cost_share(urgent_cost.0, all.charged().0))}</small> });
-    let gated = (all.gated() > 0).then(|| view! { <small>{gated_parts(all).join(", ")}</small> });
+    let of_cost = (all.requests() > 0).then(|| {
+        let share = cost_share(urgent_cost.0, all.charged().0);
+        view! { <small>{t!("{share} of cost", share)}</small> }
+    });
+    let gated = (all.gated() > 0).then(|| view! { <small>{gated_parts(all).join(t!(", ", in "list"))}</small> });
     view! {
         <dl class="stats">
             <div class="stat">
-                <dt>"Requests"</dt>
+                <dt>{t!("Requests")}</dt>
                 <dd><span class="figure">{format::count(all.requests())}</span></dd>
             </div>
             <div class="stat">
-                <dt>"At high or critical"</dt>
+                <dt>{t!("At high or critical")}</dt>
                 <dd>
                     <span class="figure">{format::share(all.urgent(), all.requests())}</span>
                     <div>{of_cost}</div>
                 </dd>
             </div>
             <div class="stat">
-                <dt>"Refused by gates"</dt>
+                <dt>{t!("Refused by gates")}</dt>
                 <dd>
                     <span class="figure">{format::count(all.gated())}</span>
                     <div>{gated}</div>
@@ -138,7 +141,7 @@ fn gated_parts(traffic: &Traffic) -> Vec<String> {
         .into_iter()
         .map(|priority| (priority, traffic.at(priority).gated))
         .filter(|(_, gated)| *gated > 0)
-        .map(|(priority, gated)| format!("{priority} {}", format::count(gated)))
+        .map(|(priority, gated)| format!("{} {}", crate::words::priority(priority), format::count(gated)))
         .collect()
 }
 
@@ -146,27 +149,29 @@ fn traffic(found: &Priorities, visitor: &Visitor, lookback: Lookback, format: &F
     let sums = &found.sums;
     let by_key = found.tenant.is_some();
     if sums.rows.is_empty() {
-        let text = "Nothing ran and nothing was held back in this time. Once requests come in, this shows at which \
-                    priority each tenant's and each key's run.";
+        let text = t!(
+            "Nothing ran and nothing was held back in this time. Once requests come in, this shows at which priority \
+             each tenant's and each key's run."
+        );
         let action = visitor
             .issues_keys()
-            .then(|| view! { <a class="button" href="/keys">"Keys and their priorities"</a> });
+            .then(|| view! { <a class="button" href="/keys">{t!("Keys and their priorities")}</a> });
         return view! { <section class="card">{table::empty(text, action.into_any())}</section> }.into_any();
     }
     let mut columns = if by_key {
-        vec![words("Key"), words("Set to")]
+        vec![words(t!("Key")), words(t!("Set to"))]
     } else {
-        vec![words("Tenant"), words("Ceiling")]
+        vec![words(t!("Tenant")), words(t!("Ceiling"))]
     };
     columns.extend([
-        words("Shares"),
-        figures("Requests"),
-        figures("Low"),
-        figures("Default"),
-        figures("High"),
-        figures("Critical"),
-        figures("Spent"),
-        figures("Gated"),
+        words(t!("Shares")),
+        figures(t!("Requests")),
+        figures(t!("Low", in "priority")),
+        figures(t!("Default", in "priority")),
+        figures(t!("High", in "priority")),
+        figures(t!("Critical", in "priority")),
+        figures(t!("Spent")),
+        figures(t!("Gated")),
     ]);
     let rows = sums
         .rows
@@ -175,27 +180,31 @@ fn traffic(found: &Priorities, visitor: &Visitor, lookback: Lookback, format: &F
         .collect();
     let foot = view! {
         <tr>
-            <th scope="row" colspan="2">"All"</th>
+            <th scope="row" colspan="2">{t!("All")}</th>
             {traffic_cells(&sums.all, None, None, format)}
         </tr>
     };
     let cut = sums.is_cut.then(|| {
-        let text = format!("Only the {TRAFFIC_ROWS_MAX} busiest are listed; the last row counts all of them.");
+        let text = t!(
+            "Only the {count} busiest are listed; the last row counts all of them.",
+            count = TRAFFIC_ROWS_MAX,
+        );
         view! { <p class="notice notice-warning">{text}</p> }
     });
     let legend = Priority::ALL
         .into_iter()
-        .map(|priority| view! { <li class=format!("legend-{priority}")>{priority.as_str()}</li> })
+        .map(|priority| view! { <li class=format!("legend-{priority}")>{crate::words::priority(priority)}</li> })
         .collect_view();
     view! {
         <section class="card">
             <div class="card-head">
-                <h2>{if by_key { "By key" } else { "By tenant" }}</h2>
+                <h2>{if by_key { t!("By key") } else { t!("By tenant") }}</h2>
                 <ul class="legend" aria-hidden="true">{legend}</ul>
             </div>
             {cut}
             {table::table_with_foot(
-                "The busiest first: the shares of requests that ran at each priority and of their cost, and how many requests gates refused.",
+                t!("The busiest first: the shares of requests that ran at each priority and of their cost, and how \
+                    many requests gates refused."),
                 &columns,
                 rows,
                 foot.into_any(),
@@ -210,7 +219,7 @@ fn traffic_row(row: &TrafficRow, by_key: bool, lookback: Lookback, format: &Form
     let key = row.key_id.map(|key| key.to_string());
     let (name, set_to) = if by_key {
         let name = match (&key, &row.key_name, &row.key_public_id) {
-            (None, ..) => view! { "without a key" }.into_any(),
+            (None, ..) => t!("without a key").into_any(),
             (Some(id), Some(name), _) => view! { <a href=format!("/keys/{id}")>{name.clone()}</a> }.into_any(),
             (Some(_), None, Some(public_id)) => masked(public_id).into_any(),
             (Some(id), None, None) => id.clone().into_any(),
@@ -223,12 +232,12 @@ fn traffic_row(row: &TrafficRow, by_key: bool, lookback: Lookback, format: &Form
         (name, Some(row.ceiling.unwrap_or(PRIORITY_CEILING_DEFAULT)))
     };
     let urgent = row.traffic.is_mostly_urgent().then(|| {
-        view! { " " <div>{badge("mostly urgent", Tone::Warning)}</div> }
+        view! { " " <div>{badge(t!("mostly urgent"), Tone::Warning)}</div> }
     });
     view! {
         <tr>
             <th scope="row">{name} {urgent}</th>
-            <td>{set_to.map(Priority::as_str)}</td>
+            <td>{set_to.map(crate::words::priority)}</td>
             {traffic_cells(&row.traffic, Some(&tenant), key.as_deref(), format)}
         </tr>
     }
@@ -242,7 +251,8 @@ fn traffic_cells(traffic: &Traffic, tenant: Option<&str>, key: Option<&str>, for
         .map(|priority| {
             let at = traffic.at(priority);
             let cost = (at.requests > 0 && traffic.charged().0 > 0).then(|| {
-                view! { " " <div><small>{format!("cost {}", cost_share(at.charged.0, traffic.charged().0))}</small></div> }
+                let share = cost_share(at.charged.0, traffic.charged().0);
+                view! { " " <div><small>{t!("cost {share}", share)}</small></div> }
             });
             view! { <td class="number">{format::share(at.requests, traffic.requests())} {cost}</td> }
         })
@@ -308,27 +318,30 @@ fn cost_share(part: i64, whole: i64) -> String {
 fn gates(found: &Priorities, visitor: &Visitor, at: DateTime<Utc>, format: &Format) -> AnyView {
     let body = if found.gated_limits.is_empty() {
         let text = if visitor.sees_everything() {
-            "No limit has gates, so every priority may use the full capacity and only the queue's order tells them apart. \
-             Give gates to limits that tenants share: of the whole installation, of models, of upstreams."
+            t!(
+                "No limit has gates, so every priority may use the full capacity and only the queue's order tells \
+                 them apart. Give gates to limits that tenants share: of the whole installation, of models, of \
+                 upstreams."
+            )
         } else {
-            "No limit of your tenant has gates of its own. Limits that all tenants share may have some."
+            t!("No limit of your tenant has gates of its own. Limits that all tenants share may have some.")
         };
         let global = limits::address_of(&domain::limits::Target::Node(Scope::Global));
         let action = visitor
             .sees_everything()
-            .then(|| view! { <a class="button" href=global>"Limits of the whole installation"</a> });
+            .then(|| view! { <a class="button" href=global>{t!("Limits of the whole installation")}</a> });
         table::empty(text, action.into_any())
     } else {
         table::table(
-            "From the lower gate on low waits or is refused, from the upper gate on default, too.",
+            t!("From the lower gate on low waits or is refused, from the upper gate on default, too."),
             &[
-                words("Limit of"),
-                words("Limit"),
-                figures("Value"),
-                figures("Lower gate"),
-                figures("Upper gate"),
-                words("Above the upper gate"),
-                words("Mode"),
+                words(t!("Limit of")),
+                words(t!("Limit")),
+                figures(t!("Value")),
+                figures(t!("Lower gate")),
+                figures(t!("Upper gate")),
+                words(t!("Above the upper gate")),
+                words(t!("Mode")),
             ],
             found
                 .gated_limits
@@ -338,12 +351,12 @@ fn gates(found: &Priorities, visitor: &Visitor, at: DateTime<Utc>, format: &Form
         )
     };
     let cut = (found.gated_limits.len() as i64 >= NAMED_LIMITS_MAX).then(|| {
-        let text = format!("Only the first {NAMED_LIMITS_MAX} are listed.");
+        let text = t!("Only the first {count} are listed.", count = NAMED_LIMITS_MAX);
         view! { <p class="quiet">{text}</p> }
     });
     view! {
         <section class="card">
-            <h2>"Gates"</h2>
+            <h2>{t!("Gates")}</h2>
             {body}
             {cut}
         </section>
@@ -355,9 +368,9 @@ fn gate_row(named: &NamedLimit, at: DateTime<Utc>, format: &Format) -> AnyView {
     let limit = &named.limit;
     let (lower, upper, above) = limit.gates.map_or((String::new(), String::new(), ""), |gates| {
         let above = if gates.upper_waits {
-            "low and default wait"
+            t!("low and default wait")
         } else {
-            "low and default are refused"
+            t!("low and default are refused")
         };
         (
             format!("{} %", gates.lower_percent),
@@ -366,8 +379,8 @@ fn gate_row(named: &NamedLimit, at: DateTime<Utc>, format: &Format) -> AnyView {
         )
     });
     let mode = match limit.mode {
-        Mode::Enforce => badge("enforced", Tone::Good),
-        Mode::Rehearse => badge("rehearsed", Tone::Warning),
+        Mode::Enforce => badge(t!("enforced"), Tone::Good),
+        Mode::Rehearse => badge(t!("rehearsed"), Tone::Warning),
     };
     view! {
         <tr>
@@ -384,19 +397,22 @@ fn gate_row(named: &NamedLimit, at: DateTime<Utc>, format: &Format) -> AnyView {
 }
 
 fn explanation() -> AnyView {
+    let order = tv!(
+        "{order} A request runs at the priority of its key, but no higher than its tenant's ceiling. The header \
+         {header} may lower it for one request, never raise it.",
+        order = view! { <strong>{t!("low < default < high < critical.")}</strong> },
+        header = view! { <code>"X-Tollgate-Priority"</code> },
+    );
+    let gates = t!(
+        "Where a limit has gates, low is held back once the limit is used up to the lower gate, and default from the \
+         upper gate on; high and critical pass until it is full. A limit without gates gives everybody its full \
+         capacity. What other limits refuse is in the ledger."
+    );
     view! {
         <section class="card">
-            <h2>"How priorities work"</h2>
-            <p>
-                <strong>"low < default < high < critical."</strong>
-                " A request runs at the priority of its key, but no higher than its tenant's ceiling. The header "
-                <code>"X-Tollgate-Priority"</code> " may lower it for one request, never raise it."
-            </p>
-            <p>
-                "Where a limit has gates, low is held back once the limit is used up to the lower gate, and default from the upper \
-                gate on; high and critical pass until it is full. A limit without gates gives everybody its full capacity. What \
-                other limits refuse is in the ledger."
-            </p>
+            <h2>{t!("How priorities work")}</h2>
+            <p>{order}</p>
+            <p>{gates}</p>
         </section>
     }
     .into_any()

@@ -30,9 +30,9 @@ pub fn view() -> AnyView {
     page::behind_the_door(|visit| async move {
         let visitor = visit.visitor()?;
         let title = match visitor {
-            visitor if visitor.is_member() => "My jobs",
-            visitor if visitor.is_manager() => "Jobs",
-            _ => "Queue and jobs",
+            visitor if visitor.is_member() => t!("My jobs"),
+            visitor if visitor.is_manager() => t!("Jobs"),
+            _ => t!("Queue and jobs"),
         };
         let queue = if visitor.sees_everything() {
             let queues = visit.state.control.queues(&visitor.actor, visit.now()).await?;
@@ -41,9 +41,9 @@ pub fn view() -> AnyView {
             ().into_any()
         };
         let lead = if visitor.sees_everything() {
-            "Requests that wait for room instead of being refused: for seconds in the queue, for hours as jobs."
+            t!("Requests that wait for room instead of being refused: for seconds in the queue, for hours as jobs.")
         } else {
-            "Requests that could not be admitted when they came, and are answered later."
+            t!("Requests that could not be admitted when they came, and are answered later.")
         };
         let content = view! {
             {shell::page_head(title, lead, visitor.sees_everything().then(live::figures).into_any())}
@@ -57,18 +57,18 @@ pub fn view() -> AnyView {
 /// The queues of the gateways, and what those that wait there wait for.
 fn queue(queues: &Queues) -> AnyView {
     let body = if queues.gateways.is_empty() {
-        table::empty("No gateway reports at the moment.", ().into_any())
+        table::empty(t!("No gateway reports at the moment."), ().into_any())
     } else {
         let rows = queues.gateways.iter().map(queue_row).collect();
         let listed = table::table(
-            "Each gateway has a queue of its own and reports every two seconds.",
+            t!("Each gateway has a queue of its own and reports every two seconds."),
             &[
-                words("Gateway"),
-                figures("Waiting"),
-                figures("Waiting tokens"),
-                figures("Longest wait"),
-                figures("Time-out"),
-                figures("Jobs running"),
+                words(t!("Gateway")),
+                figures(t!("Waiting")),
+                figures(t!("Waiting tokens")),
+                figures(t!("Longest wait")),
+                figures(t!("Time-out")),
+                figures(t!("Jobs running")),
             ],
             rows,
         );
@@ -76,7 +76,7 @@ fn queue(queues: &Queues) -> AnyView {
     };
     view! {
         <section class="card">
-            <h2>"Queue"</h2>
+            <h2>{t!("Queue")}</h2>
             {body}
         </section>
     }
@@ -86,16 +86,24 @@ fn queue(queues: &Queues) -> AnyView {
 fn queue_row(gateway: &GatewayQueue) -> AnyView {
     let queue = &gateway.queue;
     let milliseconds = |value: u64| format::duration_ms(i64::try_from(value).unwrap_or(i64::MAX));
+    let of = |part: u64, whole: u64| {
+        t!(
+            "{part} of {whole}",
+            part = format::count(part),
+            whole = format::count(whole)
+        )
+    };
     let (waiting, tokens, longest, timeout) = if queue.places == 0 {
-        ("nobody waits".to_owned(), String::new(), String::new(), String::new())
+        (
+            t!("nobody waits").to_owned(),
+            String::new(),
+            String::new(),
+            String::new(),
+        )
     } else {
         (
-            format!("{} of {}", format::count(queue.depth), format::count(queue.places)),
-            format!(
-                "{} of {}",
-                format::count(queue.waiting_tokens),
-                format::count(queue.waiting_tokens_max)
-            ),
+            of(queue.depth, queue.places),
+            of(queue.waiting_tokens, queue.waiting_tokens_max),
             if queue.depth == 0 {
                 String::new()
             } else {
@@ -125,16 +133,16 @@ fn reasons(queues: &Queues) -> AnyView {
         .map(|(gateway, reason)| reason_row(gateway, reason, queues.names.get(&reason.scope)))
         .collect();
     if rows.is_empty() {
-        return view! { <p>"Nobody waits at this moment."</p> }.into_any();
+        return view! { <p>{t!("Nobody waits at this moment.")}</p> }.into_any();
     }
     table::table(
-        "What they wait for, the most frequent first.",
+        t!("What they wait for, the most frequent first."),
         &[
-            words("Waits for room in"),
-            words("In what"),
-            words("Because of"),
-            words("Gateway"),
-            figures("Requests"),
+            words(t!("Waits for room in")),
+            words(t!("In what")),
+            words(t!("Because of")),
+            words(t!("Gateway")),
+            figures(t!("Requests")),
         ],
         rows,
     )
@@ -149,8 +157,8 @@ fn reason_row(gateway: &GatewayQueue, reason: &QueueReason, name: Option<&ScopeN
     view! {
         <tr>
             <th scope="row">{node}</th>
-            <td>{format::words(reason.dimension.as_str())}</td>
-            <td>{format::words(reason.code.as_str())}</td>
+            <td>{crate::words::dimension(reason.dimension)}</td>
+            <td>{crate::words::refusal(reason.code)}</td>
             <td>{gateway.instance.clone()}</td>
             <td class="number">{format::count(reason.count)}</td>
         </tr>
@@ -171,54 +179,57 @@ async fn jobs(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageError> {
     let listed = if rows.is_empty() {
         nothing(&wanted)
     } else {
-        let mut columns = vec![words("Accepted"), words("Status")];
+        let mut columns = vec![words(t!("Accepted")), words(t!("Status"))];
         // Before what is wide, so that the button is in sight.
         if may_cancel(visitor) {
-            columns.push(words("Action"));
+            columns.push(words(t!("Action")));
         }
         if visitor.sees_everything() {
-            columns.push(words("Tenant"));
+            columns.push(words(t!("Tenant")));
         }
         columns.extend([
-            words("Key"),
-            words("Model"),
-            figures("Age"),
-            figures("Attempts"),
-            words("Next try"),
-            words("Last error"),
+            words(t!("Key")),
+            words(t!("Model")),
+            figures(t!("Age")),
+            figures(t!("Attempts")),
+            words(t!("Next try")),
+            words(t!("Last error")),
         ]);
         table::table(
-            format!("The newest first, in {} time.", visit.format.zone()),
+            t!("The newest first, in {zone} time.", zone = visit.format.zone()),
             &columns,
             rows,
         )
     };
     let older = found.next.map(|next| {
         let href = wanted.address(Some(next));
-        view! { <a class="button" href=href rel="next">"Older jobs"</a> }
+        view! { <a class="button" href=href rel="next">{t!("Older jobs")}</a> }
     });
     let newest = wanted.before.is_some().then(|| {
         let href = wanted.address(None);
-        view! { <a class="button" href=href>"Back to the newest"</a> }
+        view! { <a class="button" href=href>{t!("Back to the newest")}</a> }
     });
     Ok(view! {
         <section class="card">
-            <h2>"Jobs"</h2>
-            <p>
-                {format!(
-                    "A job holds nothing while it waits, runs at the priority low when there is room, and is given up after \
-                     {JOB_WAIT_HOURS} hours. Its answer is kept sealed for {JOB_RESPONSE_HOURS} hours and shown to nobody but \
-                     its tenant's keys.",
-                )}
-            </p>
+            <h2>{t!("Jobs")}</h2>
+            <p>{about_jobs()}</p>
             {wanted.form()}
             {listed}
-            <nav class="pager" aria-label="Pages of jobs">
+            <nav class="pager" aria-label=t!("Pages of jobs")>
                 {newest} {older}
             </nav>
         </section>
     }
     .into_any())
+}
+
+fn about_jobs() -> String {
+    t!(
+        "A job holds nothing while it waits, runs at the priority low when there is room, and is given up after \
+         {wait} hours. Its answer is kept sealed for {kept} hours and shown to nobody but its tenant's keys.",
+        wait = JOB_WAIT_HOURS,
+        kept = JOB_RESPONSE_HOURS,
+    )
 }
 
 /// What the list's address asks for.
@@ -246,15 +257,15 @@ impl Wanted {
 
     fn form(&self) -> AnyView {
         let form = Filled::blank(());
-        let statuses = std::iter::once((String::new(), "All".to_owned()))
-            .chain(JobStatus::ALL.map(|status| (status.as_str().to_owned(), status.as_str().to_owned())))
+        let statuses = std::iter::once((String::new(), t!("All").to_owned()))
+            .chain(JobStatus::ALL.map(|status| (status.to_string(), crate::words::job_status(status).to_owned())))
             .collect();
         view! {
             <form method="get" action=PATH>
                 <div class="filters">
-                    {form.select(Field::new("status", "Status"), self.word(), statuses)}
+                    {form.select(Field::new("status", t!("Status")), self.word(), statuses)}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Show"</button>
+                        <button class="button button-primary" type="submit">{t!("Show")}</button>
                     </div>
                 </div>
             </form>
@@ -265,17 +276,16 @@ impl Wanted {
 
 fn nothing(wanted: &Wanted) -> AnyView {
     if wanted.status.is_some() || wanted.before.is_some() {
-        let all = view! { <a class="button" href=PATH>"Show all jobs"</a> };
-        return table::empty("No job stands here.", all.into_any());
+        let all = view! { <a class="button" href=PATH>{t!("Show all jobs")}</a> };
+        return table::empty(t!("No job stands here."), all.into_any());
     }
-    let how = view! {
-        <p>
-            "A request with the header " <code>"Prefer: respond-async"</code> " becomes one when there is no room for it, and so does \
-            every request of a key whose settings say so. Its caller gets 202 at once and the answer at "
-            <code>"GET /v1/jobs/{id}"</code> "."
-        </p>
-    };
-    table::empty("There are no jobs.", how.into_any())
+    let how = tv!(
+        "A request with the header {header} becomes one when there is no room for it, and so does every request of a \
+         key whose settings say so. Its caller gets 202 at once and the answer at {address}.",
+        header = view! { <code>"Prefer: respond-async"</code> },
+        address = view! { <code>"GET /v1/jobs/{id}"</code> },
+    );
+    table::empty(t!("There are no jobs."), view! { <p>{how}</p> }.into_any())
 }
 
 fn row(named: &NamedJob, visit: &Visit, visitor: &Visitor, back: &str) -> AnyView {
@@ -294,11 +304,12 @@ fn row(named: &NamedJob, visit: &Visit, visitor: &Visitor, back: &str) -> AnyVie
         .instance
         .clone()
         .filter(|_| job.status == JobStatus::Running && visitor.sees_everything())
-        .map(|instance| view! { " " <small>{format!("on {instance}")}</small> });
+        .map(|instance| view! { " " <small>{t!("on {instance}", instance)}</small> });
     let error = job.error.as_ref().map(|error| {
         let message = error.message.clone();
-        view! { {format::words(&error.code)} " " <small>{message}</small> }
+        view! { {crate::words::refusal_of(&error.code)} " " <small lang="en">{message}</small> }
     });
+    let attempts = t!("{part} of {whole}", part = job.attempts, whole = JOB_ATTEMPTS_MAX);
     let cancel = may_cancel(visitor).then(|| view! { <td>{cancel_form(named, back)}</td> });
     view! {
         <tr>
@@ -309,7 +320,7 @@ fn row(named: &NamedJob, visit: &Visit, visitor: &Visitor, back: &str) -> AnyVie
             <td><a href=key_href>{key}</a></td>
             <td>{job.subject.model.clone()}</td>
             <td class="number">{age(named, now)}</td>
-            <td class="number">{format!("{} of {JOB_ATTEMPTS_MAX}", job.attempts)}</td>
+            <td class="number">{attempts}</td>
             <td class="nowrap">{next_try(named, now)}</td>
             <td class="sentence">{error}</td>
         </tr>
@@ -324,7 +335,7 @@ fn status_badge(status: JobStatus) -> AnyView {
         JobStatus::Expired => Tone::Warning,
         JobStatus::Waiting | JobStatus::Running | JobStatus::Cancelled => Tone::Quiet,
     };
-    badge(status.as_str(), tone)
+    badge(crate::words::job_status(status), tone)
 }
 
 /// From its acceptance to its end, or to now.
@@ -336,8 +347,8 @@ fn age(named: &NamedJob, now: DateTime<Utc>) -> String {
 fn next_try(named: &NamedJob, now: DateTime<Utc>) -> String {
     let wait_ms = (named.job.not_before - now).num_milliseconds();
     match named.job.status {
-        JobStatus::Waiting if wait_ms > 0 => format!("in {}", format::duration_ms(wait_ms)),
-        JobStatus::Waiting => "when it is its turn".to_owned(),
+        JobStatus::Waiting if wait_ms > 0 => t!("in {wait}", wait = format::duration_ms(wait_ms)),
+        JobStatus::Waiting => t!("when it is its turn").to_owned(),
         _ => String::new(),
     }
 }
@@ -349,13 +360,13 @@ fn may_cancel(visitor: &Visitor) -> bool {
 
 fn cancel_form(named: &NamedJob, back: &str) -> Option<AnyView> {
     let id = named.job.id.to_string();
-    let label = format!("Cancel the job {id}");
+    let label = t!("Cancel the job {id}", id);
     (!named.job.status.is_over()).then(|| {
         view! {
             <form method="post" action=CancelJob::PATH>
                 <input type="hidden" name="id" value=id />
                 <input type="hidden" name="back" value=back.to_owned() />
-                <button class="button" type="submit" aria-label=label>"Cancel"</button>
+                <button class="button" type="submit" aria-label=label>{t!("Cancel")}</button>
             </form>
         }
         .into_any()
@@ -376,9 +387,9 @@ pub async fn cancel_job(#[server(default)] id: String, #[server(default)] back: 
         let id: JobId = parsed_id(&id)?;
         let is_now = visit.state.control.cancel_job(visit.actor()?, id, visit.now()).await?;
         let notice = if is_now {
-            "Cancelled."
+            t!("Cancelled.")
         } else {
-            "The job was over already."
+            t!("The job was over already.")
         };
         Ok::<_, Refused>(Done::say(done, notice))
     })

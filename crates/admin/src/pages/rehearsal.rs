@@ -21,6 +21,7 @@ use crate::pages::limits;
 use crate::shell;
 use crate::table::{self, Tone, badge, figures, words};
 use crate::visit::{Visitor, address};
+use crate::words::refusal_of;
 
 const PATH: &str = "/rehearsal";
 /// The levels from the root of the quota tree down, by the kinds of their scopes.
@@ -58,13 +59,13 @@ pub fn view() -> AnyView {
         };
         let content = view! {
             {shell::page_head(
-                "Rehearsal",
-                "What limits that do not refuse yet would have refused, so that you see it before your callers do.",
+                t!("Rehearsal"),
+                t!("What limits that do not refuse yet would have refused, so that you see it before your callers do."),
                 ().into_any(),
             )}
             {body}
         };
-        Ok(Page::new("Rehearsal", content.into_any()))
+        Ok(Page::new(t!("Rehearsal"), content.into_any()))
     })
 }
 
@@ -73,60 +74,69 @@ fn how_to_begin(visitor: &Visitor) -> AnyView {
     let actions = visitor.is_operator().then(|| {
         view! {
             <p class="actions">
-                <a class="button button-primary" href=global>"Limits of the whole installation"</a>
-                <a class="button" href="/settings">"Settings"</a>
+                <a class="button button-primary" href=global>{t!("Limits of the whole installation")}</a>
+                <a class="button" href="/settings">{t!("Settings")}</a>
             </p>
         }
     });
-    let text = "Nothing is rehearsed. Set a limit's mode to rehearse: it then counts every request and refuses none, and this \
-                page shows how often it would have. Or rehearse all limits at once at a share of their value: at 20 %, say, \
-                each limit shows how it would hold against five times today's traffic.";
+    let text = t!(
+        "Nothing is rehearsed. Set a limit's mode to rehearse: it then counts every request and refuses none, and \
+         this page shows how often it would have. Or rehearse all limits at once at a share of their value: at 20 %, \
+         say, each limit shows how it would hold against five times today's traffic."
+    );
     view! { <section class="card">{table::empty(text, actions.into_any())}</section> }.into_any()
 }
 
 fn what_is_rehearsed(found: &RehearsalView) -> AnyView {
     let limits = match found.rehearsed_limits {
-        0 => "No limit is in rehearsal by itself".to_owned(),
-        count => format!(
-            "{} in rehearsal",
-            format::counted(count as u64, "limit is", "limits are")
+        0 => t!("No limit is in rehearsal by itself").to_owned(),
+        count => tn!(count as u64, "{n} limit is in rehearsal", "{n} limits are in rehearsal"),
+    };
+    let settings = view! { <a href="/settings">{t!("settings")}</a> };
+    let counted = t!(
+        "Only requests that ran are counted: what enforced limits refused never reached the rehearsal. Requests from \
+         before it began count as passed."
+    );
+    let text = match found.percent {
+        Some(percent) => tv!(
+            "{limits}, and all enforced limits are rehearsed at {share} of their value ({settings}). {counted}",
+            limits,
+            share = view! { <strong>{format!("{percent} %")}</strong> },
+            settings,
+            counted,
+        ),
+        None => tv!(
+            "{limits}, and the enforced ones are not rehearsed at a share of their value ({settings}). {counted}",
+            limits,
+            settings,
+            counted,
         ),
     };
-    let share = match found.percent {
-        Some(percent) => view! { ", and all enforced limits are rehearsed at " <strong>{format!("{percent} %")}</strong> " of their value" }.into_any(),
-        None => ", and the enforced ones are not rehearsed at a share of their value".into_any(),
-    };
-    view! {
-        <p>
-            {limits} {share} " (" <a href="/settings">"settings"</a> "). Only requests that ran are counted: what enforced limits \
-            refused never reached the rehearsal. Requests from before it began count as passed."
-        </p>
-    }
-    .into_any()
+    view! { <p>{text}</p> }.into_any()
 }
 
 fn stats(found: &RehearsalView) -> AnyView {
     let rehearsal = &found.rehearsal;
     let triggered = rehearsal.limits.iter().filter(|limit| limit.requests() > 0).count();
+    let of_requests = tn!(
+        rehearsal.requests,
+        "of {n} request ({share})",
+        "of {n} requests ({share})",
+        share = format::share(rehearsal.refused, rehearsal.requests),
+    );
     view! {
         <dl class="stats">
             <div class="stat">
-                <dt>"Would have been refused"</dt>
+                <dt>{t!("Would have been refused")}</dt>
                 <dd>
                     <span class="figure">{format::count(rehearsal.refused)}</span>
                     <div>
-                        <small>
-                            {format!(
-                                "of {} ({})",
-                                format::counted(rehearsal.requests, "request", "requests"),
-                                format::share(rehearsal.refused, rehearsal.requests),
-                            )}
-                        </small>
+                        <small>{of_requests}</small>
                     </div>
                 </dd>
             </div>
             <div class="stat">
-                <dt>"Limits that would have refused"</dt>
+                <dt>{t!("Limits that would have refused")}</dt>
                 <dd><span class="figure">{format::count(triggered as u64)}</span></dd>
             </div>
         </dl>
@@ -152,10 +162,11 @@ fn levels(found: &RehearsalView) -> AnyView {
         .collect();
     view! {
         <section class="card">
-            <h2>"By level"</h2>
+            <h2>{t!("By level")}</h2>
             {table::table(
-                "From the root of the quota tree down. A request that several levels would have refused counts in each of them.",
-                &[words("Level"), figures("Would be refused"), figures("Of all requests")],
+                t!("From the root of the quota tree down. A request that several levels would have refused counts in \
+                    each of them."),
+                &[words(t!("Level")), figures(t!("Would be refused")), figures(t!("Of all requests"))],
                 rows,
             )}
         </section>
@@ -166,19 +177,19 @@ fn levels(found: &RehearsalView) -> AnyView {
 fn by_limit(found: &RehearsalView, lookback: Lookback, at: DateTime<Utc>, format: &Format) -> AnyView {
     let rehearsal = &found.rehearsal;
     let body = if rehearsal.limits.is_empty() {
-        table::empty("No limit would have refused anything in this time.", ().into_any())
+        table::empty(t!("No limit would have refused anything in this time."), ().into_any())
     } else {
         table::table(
-            "The most frequent first. A request that several limits would have refused counts in each of them.",
+            t!("The most frequent first. A request that several limits would have refused counts in each of them."),
             &[
-                words("Limit of"),
-                words("Limit"),
-                figures("Value"),
-                words("Mode"),
-                figures("Would be refused"),
-                figures("Of all requests"),
-                words("As"),
-                words("Whom"),
+                words(t!("Limit of")),
+                words(t!("Limit")),
+                figures(t!("Value")),
+                words(t!("Mode")),
+                figures(t!("Would be refused")),
+                figures(t!("Of all requests")),
+                words(t!("As", in "refusals")),
+                words(t!("Whom")),
             ],
             rehearsal
                 .limits
@@ -188,11 +199,12 @@ fn by_limit(found: &RehearsalView, lookback: Lookback, at: DateTime<Utc>, format
         )
     };
     let cut = rehearsal.is_cut.then(|| {
-        view! { <p class="notice notice-warning">"Only the limits that would have refused most are listed."</p> }
+        let text = t!("Only the limits that would have refused most are listed.");
+        view! { <p class="notice notice-warning">{text}</p> }
     });
     view! {
         <section class="card">
-            <h2>"By limit"</h2>
+            <h2>{t!("By limit")}</h2>
             {cut}
             {body}
         </section>
@@ -214,9 +226,9 @@ fn limit_row(
             let place = limit_names::place_of(named);
             let href = limits::address_of(&named.limit.target);
             let mode = match (named.is_removed, named.limit.mode) {
-                (true, _) => badge("removed", Tone::Quiet),
-                (false, Mode::Enforce) => badge("enforced", Tone::Good),
-                (false, Mode::Rehearse) => badge("rehearsed", Tone::Warning),
+                (true, _) => badge(t!("removed"), Tone::Quiet),
+                (false, Mode::Enforce) => badge(t!("enforced"), Tone::Good),
+                (false, Mode::Rehearse) => badge(t!("rehearsed"), Tone::Warning),
             };
             (
                 view! { <a href=href>{place}</a> }.into_any(),
@@ -226,7 +238,7 @@ fn limit_row(
             )
         }
         None => (
-            format!("{}: {id}", level_name(&limit.level)).into_any(),
+            t!("{level}: {id}", level = level_name(&limit.level), id).into_any(),
             String::new(),
             ().into_any(),
             ().into_any(),
@@ -234,7 +246,7 @@ fn limit_row(
     };
     let whom = (limit.requests() > 0).then(|| {
         let href = lookbacks::address_of(PATH, lookback, &[("limit", &id)]);
-        view! { <a href=format!("{href}#keys")>"Keys"</a> }
+        view! { <a href=format!("{href}#keys")>{t!("Keys")}</a> }
     });
     view! {
         <tr>
@@ -261,7 +273,7 @@ fn value(named: &NamedLimit, percent: Option<u8>, at: DateTime<Utc>, format: &Fo
             // Rounded up, as admission does: what admits something still does.
             let share = (u128::from(limit.value_at(at)) * u128::from(percent)).div_ceil(100);
             let share = text(u64::try_from(share).unwrap_or(u64::MAX));
-            view! { " " <div><small>{format!("rehearsed at {share}")}</small></div> }
+            view! { " " <div><small>{t!("rehearsed at {share}", share)}</small></div> }
         });
     view! { {limits::value_in_force(limit, at, format)} {share} }.into_any()
 }
@@ -269,13 +281,13 @@ fn value(named: &NamedLimit, percent: Option<u8>, at: DateTime<Utc>, format: &Fo
 /// One code in words, several with their counts.
 fn codes(refused: &BTreeMap<String, u64>) -> String {
     match refused.len() {
-        0 => "never".to_owned(),
-        1 => refused.keys().map(|code| format::words(code)).collect(),
+        0 => t!("never").to_owned(),
+        1 => refused.keys().map(|code| refusal_of(code)).collect(),
         _ => refused
             .iter()
-            .map(|(code, count)| format!("{} {}", format::words(code), format::count(*count)))
+            .map(|(code, count)| format!("{} {}", refusal_of(code), format::count(*count)))
             .collect::<Vec<_>>()
-            .join(", "),
+            .join(t!(", ", in "list")),
     }
 }
 
@@ -287,30 +299,37 @@ fn by_key(found: &RehearsalView, limit: Option<LimitId>, lookback: Lookback) -> 
         .find(|known| Some(known.id) == limit)
         .and_then(|known| known.limit.as_ref());
     let (whose, all) = match limit {
-        None => ("By any limit.".to_owned(), None),
+        None => (t!("By any limit.").to_owned(), None),
         Some(_) => {
             let href = format!("{}#keys", lookbacks::address_of(PATH, lookback, &[]));
-            let whose = named.map_or("By this limit.".to_owned(), |named| {
-                format!(
-                    "By {} of {}.",
-                    limit_names::slot_of(named),
-                    limit_names::place_of(named)
+            let whose = named.map_or(t!("By this limit.").to_owned(), |named| {
+                t!(
+                    "By {limit} of {place}.",
+                    limit = limit_names::slot_of(named),
+                    place = limit_names::place_of(named),
                 )
             });
-            (whose, Some(view! { <a href=href>"By any limit"</a> }))
+            (whose, Some(view! { <a href=href>{t!("By any limit")}</a> }))
         }
     };
     let body = if rehearsal.keys.is_empty() {
-        table::empty("No key's requests would have been refused in this time.", ().into_any())
+        table::empty(
+            t!("No key's requests would have been refused in this time."),
+            ().into_any(),
+        )
     } else {
         table::table(
-            format!("{whose} The {REHEARSED_KEYS_MAX} that would have been refused most."),
+            t!(
+                "{whose} The {count} that would have been refused most.",
+                whose,
+                count = REHEARSED_KEYS_MAX
+            ),
             &[
-                words("Key"),
-                words("Tenant"),
-                figures("Would be refused"),
-                figures("Of its requests"),
-                figures("Share"),
+                words(t!("Key")),
+                words(t!("Tenant")),
+                figures(t!("Would be refused")),
+                figures(t!("Of its requests")),
+                figures(t!("Share")),
             ],
             rehearsal.keys.iter().map(key_row).collect(),
         )
@@ -318,7 +337,7 @@ fn by_key(found: &RehearsalView, limit: Option<LimitId>, lookback: Lookback) -> 
     view! {
         <section class="card" id="keys">
             <div class="card-head">
-                <h2>"Whom it would have met"</h2>
+                <h2>{t!("Whom it would have met")}</h2>
                 {all}
             </div>
             {body}
@@ -361,21 +380,25 @@ pub fn verdicts(
         .iter()
         .map(|verdict| {
             let named = limits.iter().find(|named| named.limit.id == verdict.limit_id);
-            let slot = named.map_or_else(|| format::words(verdict.dimension.as_str()), limit_names::slot_of);
+            let slot = named.map_or_else(
+                || crate::words::dimension(verdict.dimension).to_owned(),
+                limit_names::slot_of,
+            );
             let name = name_of(&verdict.scope).or_else(|| named.and_then(|named| named.name.clone()));
             let node = limit_names::node_name(&verdict.scope, name.as_deref(), None);
-            view! {
-                <li>
-                    {format!("It would have been refused by {slot} of {node}")} " ("
-                    <code>{verdict.code.as_str()}</code> ")."
-                </li>
-            }
+            let text = tv!(
+                "It would have been refused by {limit} of {place} ({code}).",
+                limit = slot,
+                place = node,
+                code = view! { <code>{verdict.code.as_str()}</code> },
+            );
+            view! { <li>{text}</li> }
         })
         .collect_view();
     view! {
         <section class="card">
-            <h2>"In rehearsal"</h2>
-            <p class="quiet">"The request ran. Limits in rehearsal only say what they would have done."</p>
+            <h2>{t!("In rehearsal")}</h2>
+            <p class="quiet">{t!("The request ran. Limits in rehearsal only say what they would have done.")}</p>
             <ul class="plain-list">{items}</ul>
         </section>
     }

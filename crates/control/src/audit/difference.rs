@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use domain::text;
+use domain::text::Text;
 use serde_json::Value;
 
 /// Fields of one difference at most.
@@ -97,22 +99,24 @@ pub fn difference(before: Option<&Value>, after: Option<&Value>) -> Difference {
     Difference { fields, left_out }
 }
 
-/// A value as a text of at most [`VALUE_CHARS_MAX`] characters.
-pub fn value_text(value: &Value) -> String {
-    let text = match value {
+/// A value as a text of at most [`VALUE_CHARS_MAX`] characters. Truths and empty lists are told in the reader's language,
+/// what was written down is as it was.
+pub fn value_text(value: &Value) -> Text {
+    let word = match value {
+        Value::Bool(true) => return text!("yes"),
+        Value::Bool(false) => return text!("no"),
+        Value::Array(values) if values.is_empty() => return text!("none"),
         Value::String(text) => text.clone(),
-        Value::Bool(true) => "yes".to_owned(),
-        Value::Bool(false) => "no".to_owned(),
-        Value::Array(values) if values.is_empty() => "none".to_owned(),
         Value::Array(values) if values.iter().all(is_plain) => {
-            values.iter().map(value_text).collect::<Vec<_>>().join(", ")
+            let values = values.iter().map(|value| value_text(value).to_string());
+            values.collect::<Vec<_>>().join(", ")
         }
         other => other.to_string(),
     };
-    match text.char_indices().nth(VALUE_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    Text::word(match word.char_indices().nth(VALUE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &word[..end]),
+        None => word,
+    })
 }
 
 fn walk(value: Option<&Value>, name: &str, depth: usize, found: &mut impl FnMut(String, Value)) {

@@ -50,7 +50,7 @@ fn fields_within_fields_and_lists_are_told_apart() {
             "routes.0.upstream"
         ]
     );
-    assert_eq!(value_text(found.fields[0].fate.before().unwrap()), "x, y");
+    assert_eq!(value_text(found.fields[0].fate.before().unwrap()).to_string(), "x, y");
 }
 
 #[test]
@@ -78,8 +78,9 @@ fn a_difference_is_bounded() {
     assert_eq!((found.fields.len(), found.left_out), (FIELDS_MAX, 7));
 
     let long = Value::String("é".repeat(VALUE_CHARS_MAX + 1));
-    assert_eq!(value_text(&long).chars().count(), VALUE_CHARS_MAX + 1);
-    assert!(value_text(&long).ends_with('…'));
+    let long = value_text(&long).to_string();
+    assert_eq!(long.chars().count(), VALUE_CHARS_MAX + 1);
+    assert!(long.ends_with('…'));
 
     let mut deep = json!("bottom");
     for _ in 0..100 {

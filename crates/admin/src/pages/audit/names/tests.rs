@@ -1,0 +1,27 @@
+use domain::language::Language;
+
+use super::{action_name, field_name, other_subject};
+use crate::language;
+
+#[test]
+fn english_readers_see_the_words_of_the_code() {
+    assert_eq!(action_name("key.issue"), "key.issue");
+    assert_eq!(field_name("routes.0.weight"), "routes 1 weight");
+    assert_eq!(
+        field_name("cache_write_5m_nanos_per_mtok"),
+        "cache write 5m nanos per mtok"
+    );
+    assert_eq!(other_subject("job:018f"), "job:018f");
+    assert_eq!(other_subject("ledger"), "ledger");
+}
+
+#[test]
+fn what_a_later_release_writes_stays_as_it_is_in_every_language() {
+    for language in [Language::English, Language::Chinese] {
+        language::sync_scope(language, || {
+            assert_eq!(action_name("key.paint"), "key.paint");
+            assert_eq!(field_name("paint_colour"), "paint colour");
+            assert_eq!(other_subject("paint_pot:3"), "paint pot:3");
+        });
+    }
+}
