@@ -7,6 +7,7 @@
 use std::future::Future;
 
 use control::{ControlError, FieldError};
+use domain::text::Text;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use leptos::prelude::*;
@@ -93,8 +94,8 @@ pub enum Refused {
 
 impl Refused {
     /// This field is wrong.
-    pub fn field(field: &'static str, message: impl ToString) -> Self {
-        Self::Fields(vec![FieldError::new(field, message.to_string())])
+    pub fn field(field: &'static str, message: impl Into<Text>) -> Self {
+        Self::Fields(vec![FieldError::new(field, message)])
     }
 }
 
@@ -243,7 +244,11 @@ pub fn sentence(message: &str) -> String {
         .map(|first| first.to_uppercase().to_string())
         .unwrap_or_default();
     let is_whole = message.ends_with(['.', '。', '？', '！']);
-    let end = if is_whole { "" } else { t!(".", in "the end of a sentence") };
+    let end = if is_whole {
+        ""
+    } else {
+        t!(".", in "the end of a sentence")
+    };
     format!("{first}{}{end}", characters.as_str())
 }
 

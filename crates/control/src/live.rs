@@ -6,6 +6,8 @@ use domain::key_text::SecretHash;
 use domain::limits::Scope;
 use domain::questions::{Answer, Question};
 use domain::readings::Readings;
+use domain::text;
+use domain::text::Text;
 use futures_util::FutureExt as _;
 use futures_util::future::{self, BoxFuture};
 
@@ -26,16 +28,25 @@ pub trait LiveCounters: fmt::Debug + Send + Sync {
 
 /// Why there are no live figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.text())]
 pub enum LiveError {
     /// This process serves no requests.
-    #[error("this process serves no requests; ask one that does")]
     NoGateway,
     /// The gateway has just started.
-    #[error("the gateway has not read its policy yet; try again in a second")]
     NotReady,
     /// Issued just now, or its tenant is gone.
-    #[error("the gateway does not know this key; a new one is in force within a second")]
     UnknownKey,
+}
+
+impl LiveError {
+    /// What to do about it.
+    pub fn text(&self) -> Text {
+        match self {
+            Self::NoGateway => text!("this process serves no requests; ask one that does"),
+            Self::NotReady => text!("the gateway has not read its policy yet; try again in a second"),
+            Self::UnknownKey => text!("the gateway does not know this key; a new one is in force within a second"),
+        }
+    }
 }
 
 /// For processes that only configure.

@@ -61,17 +61,7 @@ impl KeyCheck {
             Self::NoModel => {
                 text!("The gateway knows this key, but there is no model with a price that it may use.")
             }
-            Self::Unknown(error) => text!("The key could not be tried: {reason}.", reason = reason(*error)),
-        }
-    }
-}
-
-fn reason(error: LiveError) -> Text {
-    match error {
-        LiveError::NoGateway => text!("this process serves no requests; ask one that does"),
-        LiveError::NotReady => text!("the gateway has not read its policy yet; try again in a second"),
-        LiveError::UnknownKey => {
-            text!("the gateway does not know this key; a new one is in force within a second")
+            Self::Unknown(error) => text!("The key could not be tried: {reason}.", reason = error.text()),
         }
     }
 }
