@@ -31,7 +31,7 @@ pub fn told(user_agent: &str) -> String {
         words.find(|(word, _)| user_agent.contains(word)).map(|(_, name)| *name)
     };
     match (known(&BROWSERS), known(&SYSTEMS)) {
-        (Some(browser), Some(system)) => format!("{browser} on {system}"),
+        (Some(browser), Some(system)) => t!("{browser} on {system}", browser, system),
         (Some(browser), None) => browser.to_owned(),
         (None, _) if user_agent.chars().count() > NAME_CHARS_MAX => {
             let start: String = user_agent.chars().take(NAME_CHARS_MAX).collect();

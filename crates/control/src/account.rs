@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use domain::ids::SessionId;
 use domain::language::Language;
+use domain::text;
 use serde_json::json;
 use store::{one_time_links, people, sessions};
 
@@ -32,7 +33,7 @@ impl Control {
         fields.require(
             password != current,
             "password",
-            "choose another one than the present one",
+            text!("choose another one than the present one"),
         );
         fields.check()?;
         if current.chars().count() > PASSWORD_CHARS_MAX {

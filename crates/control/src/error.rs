@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use domain::text;
 use domain::text::Text;
 use store::StoreError;
 
@@ -95,23 +96,19 @@ impl ControlError {
 }
 
 /// Named constraints, each mapped once to the field it speaks of.
-const CONSTRAINTS: [(&str, &str, &str); 7] = [
-    ("tenants_name", "name", "another tenant has this name"),
-    ("plans_name", "name", "another plan has this name"),
-    ("people_email", "email", "somebody with this address exists already"),
-    ("upstreams_name", "name", "another upstream has this name"),
-    ("models_pkey", "name", "another model has this name"),
-    (
-        "alert_webhook_pkey",
-        "url",
-        "somebody else has set a webhook meanwhile; read it again",
-    ),
-    (
-        "limits_slot",
-        "dimension",
-        "there is a limit for this already; change that one",
-    ),
-];
+fn error_of(constraint: &str) -> Option<FieldError> {
+    let (field, message) = match constraint {
+        "tenants_name" => ("name", text!("another tenant has this name")),
+        "plans_name" => ("name", text!("another plan has this name")),
+        "people_email" => ("email", text!("somebody with this address exists already")),
+        "upstreams_name" => ("name", text!("another upstream has this name")),
+        "models_pkey" => ("name", text!("another model has this name")),
+        "alert_webhook_pkey" => ("url", text!("somebody else has set a webhook meanwhile; read it again")),
+        "limits_slot" => ("dimension", text!("there is a limit for this already; change that one")),
+        _ => return None,
+    };
+    Some(FieldError::new(field, message))
+}
 
 impl From<LiveError> for ControlError {
     fn from(error: LiveError) -> Self {
@@ -127,11 +124,8 @@ impl From<StoreError> for ControlError {
         if matches!(error, StoreError::TooSlow(_)) {
             return Self::TooSlow(error);
         }
-        let known = error
-            .constraint()
-            .and_then(|constraint| CONSTRAINTS.into_iter().find(|(name, _, _)| *name == constraint));
-        match known {
-            Some((_, field, message)) => Self::field(field, message),
+        match error.constraint().and_then(error_of) {
+            Some(wrong) => Self::Invalid(vec![wrong]),
             None => Self::Internal(Box::new(error)),
         }
     }

@@ -4,6 +4,7 @@
 use chrono::{DateTime, Duration, Utc};
 use domain::ids::{ManagementTokenId, TenantId};
 use domain::management_tokens::{Permission, TOKEN_RANDOM_BYTES, TokenText};
+use domain::text;
 use serde_json::{Value, json};
 use store::management_tokens::{ManagementTokenRow, NewManagementToken};
 use store::{management_tokens, random};
@@ -99,19 +100,25 @@ impl Control {
         permissions.dedup();
         let mut fields = Fields::default();
         let name = fields.name("name", &draft.name);
-        fields.require(!permissions.is_empty(), "permissions", "choose what it may do");
+        fields.require(!permissions.is_empty(), "permissions", text!("choose what it may do"));
         if let Some(tenant) = draft.tenant_id {
             let is_known = self.store.find_tenant(tenant).await?.is_some();
-            fields.require(is_known, "tenant_id", "there is no such tenant");
+            fields.require(is_known, "tenant_id", text!("there is no such tenant"));
             if let Some(permission) = permissions.iter().find(|permission| permission.is_for_operators()) {
                 fields.refuse(
                     "permissions",
-                    format!("only a token for all tenants can have {permission}: operators alone may do that"),
+                    text!(
+                        "only a token for all tenants can have {permission}: operators alone may do that",
+                        permission = permission.as_str()
+                    ),
                 );
             }
         }
         if !(1..=LIFETIME_DAYS_MAX).contains(&draft.lifetime_days) {
-            fields.refuse("lifetime_days", format!("between 1 and {LIFETIME_DAYS_MAX} days"));
+            fields.refuse(
+                "lifetime_days",
+                text!("between 1 and {max} days", max = LIFETIME_DAYS_MAX),
+            );
         }
         fields.check()?;
         let mut transaction = self.store.begin().await?;
@@ -120,7 +127,7 @@ impl Control {
             self.lock_self(&mut transaction, actor).await?;
         }
         if management_tokens::lock_and_count_live(&mut transaction, now).await? >= TOKENS_MAX {
-            let message = format!("there are {TOKENS_MAX} tokens already; revoke one first");
+            let message = text!("there are {max} tokens already; revoke one first", max = TOKENS_MAX);
             return Err(ControlError::field("name", message));
         }
         let text = TokenText::generate(&random::bytes::<TOKEN_RANDOM_BYTES>(&*self.random));

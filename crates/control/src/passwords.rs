@@ -6,6 +6,7 @@ use std::time::Duration;
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use domain::text;
 use store::random::{self, Random};
 use tokio::sync::Semaphore;
 
@@ -88,13 +89,19 @@ impl Passwords {
 pub(crate) fn check_new(fields: &mut Fields, password: &str, email: &str) {
     let characters = password.chars().count();
     if characters < PASSWORD_CHARS_MIN {
-        fields.refuse("password", format!("at least {PASSWORD_CHARS_MIN} characters"));
+        fields.refuse(
+            "password",
+            text!("at least {count} characters", count = PASSWORD_CHARS_MIN),
+        );
     } else if characters > PASSWORD_CHARS_MAX {
-        fields.refuse("password", format!("at most {PASSWORD_CHARS_MAX} characters"));
+        fields.refuse(
+            "password",
+            text!("at most {count} characters", count = PASSWORD_CHARS_MAX),
+        );
     } else if password.eq_ignore_ascii_case(email.trim()) {
-        fields.refuse("password", "choose something else than your address");
+        fields.refuse("password", text!("choose something else than your address"));
     } else if password.chars().all(|character| password.starts_with(character)) {
-        fields.refuse("password", "choose something else than one character repeated");
+        fields.refuse("password", text!("choose something else than one character repeated"));
     }
 }
 

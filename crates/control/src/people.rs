@@ -9,6 +9,7 @@ pub use leaving::{Issued, Kept};
 use chrono::{DateTime, Duration, Utc};
 use domain::ids::{PersonId, TenantId};
 use domain::people::Role;
+use domain::text;
 use serde_json::{Value, json};
 use store::keys::{KeyRow, KeysOf};
 use store::one_time_links::LinkPurpose;
@@ -245,7 +246,10 @@ impl Control {
         let mut transaction = self.store.begin().await?;
         let person = self.lock_within(&mut transaction, actor, id).await?;
         if person.disabled_at.is_some() {
-            return Err(ControlError::field("person", "this account is closed; open it first"));
+            return Err(ControlError::field(
+                "person",
+                text!("this account is closed; open it first"),
+            ));
         }
         let change = Change {
             action: "person.link",
@@ -398,12 +402,15 @@ impl Control {
         let person = self.lock_within(&mut transaction, actor, id).await?;
         require_version(&person, version)?;
         if actor.person_id() == Some(id) {
-            return Err(ControlError::field("person", "you cannot close your own account"));
+            return Err(ControlError::field(
+                "person",
+                text!("you cannot close your own account"),
+            ));
         }
         if operators == [id] {
             return Err(ControlError::field(
                 "person",
-                "this is the last operator; invite another one first",
+                text!("this is the last operator; invite another one first"),
             ));
         }
         if person.disabled_at.is_some() {
@@ -559,13 +566,13 @@ fn checked(draft: &PersonDraft, password: Option<&str>) -> Result<PersonValues, 
         fields.require(
             draft.tenant_id.is_some(),
             "tenant_id",
-            "choose the tenant they belong to",
+            text!("choose the tenant they belong to"),
         );
     } else {
         fields.require(
             draft.tenant_id.is_none(),
             "tenant_id",
-            "operators and auditors belong to no tenant",
+            text!("operators and auditors belong to no tenant"),
         );
     }
     if let Some(password) = password {
@@ -592,7 +599,7 @@ async fn require_tenant(transaction: &mut Transaction, tenant: Option<TenantId>)
     let Some(tenant) = tenant else { return Ok(()) };
     match tenants::lock(transaction, tenant).await? {
         Some(_) => Ok(()),
-        None => Err(ControlError::field("tenant_id", "there is no such tenant")),
+        None => Err(ControlError::field("tenant_id", text!("there is no such tenant"))),
     }
 }
 

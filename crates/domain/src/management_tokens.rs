@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::key_text::SecretHash;
 use crate::secret_text::{self, Malformed, RANDOM_BYTES};
+use crate::text;
+use crate::text::Text;
 
 const PREFIX: &str = "tg-mgmt-";
 
@@ -128,8 +130,18 @@ impl fmt::Display for Permission {
 
 /// The text is no permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a permission is one of {}", Permission::ALL.map(Permission::as_str).join(", "))]
+#[error("{}", self.text())]
 pub struct UnknownPermission;
+
+impl UnknownPermission {
+    /// What to write instead.
+    pub fn text(&self) -> Text {
+        text!(
+            "a permission is one of {permissions}",
+            permissions = Permission::ALL.map(Permission::as_str).join(", ")
+        )
+    }
+}
 
 impl FromStr for Permission {
     type Err = UnknownPermission;

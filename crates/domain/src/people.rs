@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text;
+use crate::text::Text;
+
 /// What a person may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -47,8 +50,15 @@ impl fmt::Display for Role {
 
 /// The text is no role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a role is one of operator, auditor, manager, member")]
+#[error("{}", self.text())]
 pub struct UnknownRole;
+
+impl UnknownRole {
+    /// What to write instead.
+    pub fn text(&self) -> Text {
+        text!("a role is one of operator, auditor, manager, member")
+    }
+}
 
 impl FromStr for Role {
     type Err = UnknownRole;

@@ -4,13 +4,13 @@ use control::rows::Person;
 use control::sessions::SessionRow;
 use control::sign_in::SignInError;
 use domain::ids::SessionId;
+use domain::text;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
 use crate::error::PageError;
 use crate::form::{Field, Filled, Secret};
-use crate::format;
 use crate::page::{self, Page};
 use crate::pages::{people, sessions, sign_in};
 use crate::session;
@@ -32,59 +32,69 @@ pub fn view() -> AnyView {
         let listed = control.sessions_of(&visitor.actor, id, visit.now()).await?;
         let form = Filled::new(visit.draft.clone(), ChangePassword::PATH, PasswordForm::default);
         let content = view! {
-            {shell::page_head("Your account", "Only you see this page.", ().into_any())}
+            {shell::page_head(t!("Your account"), t!("Only you see this page."), ().into_any())}
             <section class="card">{about(&person, &visit)}</section>
             <section class="card">
-                <h2>"Password"</h2>
+                <h2>{t!("Password")}</h2>
                 {form.summary()}
                 <form class="form" method="post" action=ChangePassword::PATH>
                     // For password managers; not sent.
                     <input type="text" autocomplete="username" value=person.email.clone() hidden readonly />
-                    {form.text(Field::new("current_password", "Present password").password("current-password").required(), "")}
                     {form.text(
-                        Field::new("password", "New password")
+                        Field::new("current_password", t!("Present password")).password("current-password").required(),
+                        "",
+                    )}
+                    {form.text(
+                        Field::new("password", t!("New password"))
                             .password("new-password")
                             .required()
-                            .hint("At least 12 characters; a sentence is easy to remember. You are signed out everywhere else."),
+                            .hint(t!(
+                                "At least 12 characters; a sentence is easy to remember. You are signed out everywhere \
+                                 else."
+                            )),
                         "",
                     )}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Change the password"</button>
+                        <button class="button button-primary" type="submit">{t!("Change the password")}</button>
                     </div>
                 </form>
             </section>
             <section class="card">
-                <h2>"Where you are signed in"</h2>
+                <h2>{t!("Where you are signed in")}</h2>
                 {sessions::table_of(&listed, &visit, |session, is_current| Some(ending(session, is_current)))}
                 <form method="post" action=SignOutEverywhere::PATH>
                     <div class="actions">
-                        <button class="button button-danger" type="submit">"Sign out everywhere"</button>
+                        <button class="button button-danger" type="submit">{t!("Sign out everywhere")}</button>
                     </div>
                 </form>
             </section>
         };
-        Ok(Page::new("Your account", content.into_any()))
+        Ok(Page::new(t!("Your account"), content.into_any()))
     })
 }
 
 fn about(person: &Person, visit: &Visit) -> AnyView {
     let mut rows = vec![
-        ("Name", person.name.clone().into_any()),
-        ("E-mail address", person.email.clone().into_any()),
-        ("Role", people::role_text(person.role).into_any()),
+        (t!("Name", in "a person"), person.name.clone().into_any()),
+        (t!("E-mail address"), person.email.clone().into_any()),
+        (t!("Role"), people::role_text(person.role).into_any()),
     ];
     if let Some(tenant) = &person.tenant_name {
-        rows.push(("Tenant", tenant.clone().into_any()));
+        rows.push((t!("Tenant"), tenant.clone().into_any()));
     }
     if let Some(at) = person.signed_in_at {
-        rows.push(("Last sign-in", visit.format.minute(at).into_any()));
+        rows.push((t!("Last sign-in"), visit.format.minute(at).into_any()));
     }
     facts(rows)
 }
 
 fn ending(session: &SessionRow, is_current: bool) -> AnyView {
-    let label = if is_current { "Sign out" } else { "End" };
-    let described = format!("{label}: {}", sessions::name_of(session));
+    let session_name = sessions::name_of(session);
+    let (label, described) = if is_current {
+        (t!("Sign out"), t!("Sign out: {session}", session = session_name))
+    } else {
+        (t!("End", in "a session"), t!("End: {session}", session = session_name))
+    };
     view! {
         <form method="post" action=EndOwnSession::PATH>
             <input type="hidden" name="id" value=session.id.to_string() />
@@ -124,18 +134,19 @@ pub async fn change_password(#[server(flatten)] form: PasswordForm) -> Result<()
                 .await;
             let ended = changed.map_err(|error| match error {
                 SignInError::Control(error) => error.into(),
-                SignInError::Refused => Refused::field("current_password", "this is not your present password"),
+                SignInError::Refused => Refused::field("current_password", text!("this is not your present password")),
                 SignInError::Throttled { .. } => Refused::Form(sign_in::told(&error)),
             })?;
             session::renew(&visit.session).await?;
-            let ended = match ended {
-                0 => String::new(),
-                count => format!(
-                    " {} ended.",
-                    format::counted(count, "other session has", "other sessions have")
+            let told = match ended {
+                0 => t!("Your password is changed.").to_owned(),
+                count => tn!(
+                    count,
+                    "Your password is changed. {n} other session has ended.",
+                    "Your password is changed. {n} other sessions have ended.",
                 ),
             };
-            Ok::<_, Refused>(Done::say(PATH, format!("Your password is changed.{ended}")))
+            Ok::<_, Refused>(Done::say(PATH, told))
         },
     )
     .await
@@ -154,7 +165,7 @@ pub async fn end_own_session(#[server(default)] id: String) -> Result<(), Server
             session::end(&visit.session).await?;
             return Ok(Done::go("/sign-in"));
         }
-        Ok::<_, Refused>(Done::say(PATH, "The session has ended."))
+        Ok::<_, Refused>(Done::say(PATH, t!("The session has ended.")))
     })
     .await
 }

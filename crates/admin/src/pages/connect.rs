@@ -1,10 +1,10 @@
 //! How programs reach the gateway: address, models, snippets to copy.
 
-use admin_islands::copy_button::CopyButton;
 use control::rows::ModelRow;
 use domain::policy::Dialect;
 use leptos::prelude::*;
 
+use crate::copy;
 use crate::format;
 use crate::page::{self, Page};
 use crate::shell;
@@ -90,13 +90,10 @@ pub fn view() -> AnyView {
                 <h2>{t!("Address")}</h2>
                 <h3>{t!("For OpenAI's SDKs and whatever is compatible")}</h3>
                 <code class="secret" id="address">{address}</code>
-                <CopyButton target="address".to_owned() label=t!("Copy the address").to_owned() />
+                {copy::button("address", t!("Copy the address"))}
                 <h3>{t!("For Anthropic's SDKs")}</h3>
                 <code class="secret" id="anthropic-address">{visit.state.gateway_address.to_string()}</code>
-                <CopyButton
-                    target="anthropic-address".to_owned()
-                    label=t!("Copy the address for Anthropic's SDKs").to_owned()
-                />
+                {copy::button("anthropic-address", t!("Copy the address for Anthropic's SDKs"))}
                 <p class="quiet">
                     {tv!(
                         "The key goes where the provider's key went. {link}; its secret is shown once.",
@@ -323,7 +320,7 @@ fn snippet(id: &'static str, title: &'static str, text: String) -> AnyView {
         <div class="snippet">
             <h3>{title}</h3>
             <pre tabindex="0"><code id=id>{text}</code></pre>
-            <CopyButton target=id.to_owned() label=t!("Copy the {title} example", title) />
+            {copy::button(id, t!("Copy the {title} example", title))}
         </div>
     }
     .into_any()

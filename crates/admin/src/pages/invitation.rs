@@ -26,37 +26,51 @@ pub fn view() -> AnyView {
         let form = Filled::new(visit.draft.clone(), AcceptInvitation::PATH, InvitationForm::default);
         let content = view! {
             <section class="card">
-                <h1>"Choose your password"</h1>
-                <p class="quiet">{format!("For {}, who signs in as {}. The link works once.", person.name, person.email)}</p>
+                <h1>{t!("Choose your password")}</h1>
+                <p class="quiet">
+                    {t!(
+                        "For {name}, who signs in as {email}. The link works once.",
+                        name = person.name,
+                        email = person.email,
+                    )}
+                </p>
                 {form.summary()}
                 <form class="form" method="post" action=AcceptInvitation::PATH>
                     <input type="hidden" name="token" value=token />
                     // For password managers; not sent.
                     <input type="text" autocomplete="username" value=person.email.clone() hidden readonly />
-                    {form.text(Field::new("password", "Password").password("new-password").required().hint("At least 12 characters; a sentence is easy to remember."), "")}
+                    {form.text(
+                        Field::new("password", t!("Password"))
+                            .password("new-password")
+                            .required()
+                            .hint(t!("At least 12 characters; a sentence is easy to remember.")),
+                        "",
+                    )}
                     <button class="button button-primary" type="submit">
-                        "Save and sign in"
+                        {t!("Save and sign in")}
                     </button>
                 </form>
             </section>
         };
-        Ok(Page::new("Choose your password", content.into_any()))
+        Ok(Page::new(t!("Choose your password"), content.into_any()))
     })
 }
 
 fn ended() -> Page {
     let content = view! {
         <section class="card">
-            <h1>"This link has ended"</h1>
-            <p>"It was used, is too old, or was replaced by a newer one. Whoever invited you can make another one."</p>
+            <h1>{t!("This link has ended")}</h1>
+            <p>
+                {t!("It was used, is too old, or was replaced by a newer one. Whoever invited you can make another one.")}
+            </p>
             <p class="actions">
                 <a class="button" href="/sign-in">
-                    "Go to the sign-in"
+                    {t!("Go to the sign-in")}
                 </a>
             </p>
         </section>
     };
-    Page::new("Link ended", content.into_any())
+    Page::new(t!("Link ended"), content.into_any())
 }
 
 /// What the form sends.
@@ -88,7 +102,7 @@ pub async fn accept_invitation(#[server(flatten)] form: InvitationForm) -> Resul
                 )
                 .await?;
             session::begin(&visit, person.id).await?;
-            Ok::<_, Refused>(Done::say("/", "Welcome. Your password is saved."))
+            Ok::<_, Refused>(Done::say("/", t!("Welcome. Your password is saved.")))
         },
     )
     .await

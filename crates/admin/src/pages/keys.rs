@@ -22,6 +22,7 @@ use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
+use crate::copy;
 use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
@@ -35,7 +36,6 @@ use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, facts, figures, words};
 use crate::visit::{Visit, Visitor, address};
 use crate::words::priority;
-use admin_islands::copy_button::CopyButton;
 
 /// Keys on one page of the list.
 const KEYS_PER_PAGE: usize = 100;
@@ -682,7 +682,7 @@ pub fn issued() -> AnyView {
                 <h2>{t!("Secret")}</h2>
                 <code class="secret" id="secret">{secret.text.clone()}</code>
                 <div class="copy-row">
-                    <CopyButton target="secret".to_owned() label=t!("Copy the secret").to_owned() />
+                    {copy::button("secret", t!("Copy the secret"))}
                     <a class="button" href=detail>{t!("Done")}</a>
                 </div>
                 {overlap}

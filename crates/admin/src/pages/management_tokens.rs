@@ -10,9 +10,10 @@ use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
+use crate::copy;
 use crate::error::PageError;
 use crate::form::{Field, Filled};
-use crate::format::Format;
+use crate::format::{self, Format};
 use crate::page::{self, Page, id_of_path};
 use crate::session;
 use crate::shell;
@@ -20,7 +21,6 @@ use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, words};
 use crate::tables::{Column, Listing, Named, by, by_text, plain};
 use crate::visit::Visit;
-use admin_islands::copy_button::CopyButton;
 
 /// Where the list is.
 pub const PATH: &str = "/settings/tokens";
@@ -32,12 +32,14 @@ pub fn list() -> AnyView {
     page::behind_the_door(|visit| async move {
         let now = visit.now();
         let tokens = visit.state.control.management_tokens(visit.actor()?, now).await?;
-        let issue = view! { <a class="button button-primary" href=NEW_PATH>"Issue a token"</a> };
+        let issue = view! { <a class="button button-primary" href=NEW_PATH>{t!("Issue a token")}</a> };
         let listed = if tokens.is_empty() {
             table::empty(
-                "No tokens yet. A token lets a program read reports and the ledger, and book adjustments, at the JSON API; what it \
-                 may do is chosen when it is issued.",
-                view! { <a class="button" href=NEW_PATH>"Issue a token"</a> }.into_any(),
+                t!(
+                    "No tokens yet. A token lets a program read reports and the ledger, and book adjustments, at the JSON \
+                     API; what it may do is chosen when it is issued."
+                ),
+                view! { <a class="button" href=NEW_PATH>{t!("Issue a token")}</a> }.into_any(),
             )
         } else {
             let listing = Listing::new(&visit, columns(now), tokens, &[], |token| {
@@ -50,9 +52,9 @@ pub fn list() -> AnyView {
                 )
             })?;
             listing.view(
-                "Programs that may use the JSON API.",
+                t!("Programs that may use the JSON API."),
                 &Named {
-                    counted: |n| tn!(n, "{n} token", "{n} tokens"),
+                    counted,
                     find: t!("Find among the tokens"),
                 },
                 |token| row(token, &visit.format, now),
@@ -60,18 +62,34 @@ pub fn list() -> AnyView {
         };
         let content = view! {
             {shell::page_head(
-                "Management tokens",
-                "Programs show one at the JSON API, to read and change what people do in the console. They are no keys: \
-                 models cannot be asked with them.",
+                t!("Management tokens"),
+                t!(
+                    "Programs show one at the JSON API, to read and change what people do in the console. They are no keys: \
+                     models cannot be asked with them."
+                ),
                 issue.into_any(),
             )}
             <p class="quiet">
-                "What the API can do is described at " <a href="/api/openapi.json">"/api/openapi.json"</a> "."
+                {tv!(
+                    "What the API can do is described at {address}.",
+                    address = view! { <a href="/api/openapi.json">"/api/openapi.json"</a> },
+                )}
             </p>
             {listed}
         };
-        Ok(Page::new("Management tokens", content.into_any()))
+        Ok(Page::new(t!("Management tokens"), content.into_any()))
     })
+}
+
+/// So many of these tokens. Models' tokens are `{n} tokens` and another word in other languages; the gap's name tells the two
+/// texts apart.
+fn counted(n: u64) -> String {
+    let listed = format::count(n);
+    if n == 1 {
+        t!("{listed} token", listed)
+    } else {
+        t!("{listed} tokens", listed)
+    }
 }
 
 fn columns(now: DateTime<Utc>) -> Vec<Column<ManagementTokenRow>> {
@@ -83,38 +101,42 @@ fn columns(now: DateTime<Utc>) -> Vec<Column<ManagementTokenRow>> {
         )
     };
     vec![
-        by_text(words("Name"), "name", |token| &token.name),
-        plain(words("Token")),
-        by(words("State"), "state", move |one, other| {
+        by_text(words(t!("Name")), "name", |token| &token.name),
+        plain(words(t!("Token", in "management token"))),
+        by(words(t!("State")), "state", move |one, other| {
             standing(one).cmp(&standing(other))
         }),
-        plain(words("May")),
-        by_text(words("Tenant"), "tenant", |token| {
+        plain(words(t!("May", in "management token"))),
+        by_text(words(t!("Tenant")), "tenant", |token| {
             token.tenant_name.as_deref().unwrap_or_default()
         }),
-        by(words("Expires"), "expires", |one: &ManagementTokenRow, other| {
+        by(words(t!("Expires")), "expires", |one: &ManagementTokenRow, other| {
             one.expires_at.cmp(&other.expires_at)
         }),
-        by(words("Last used"), "used", |one: &ManagementTokenRow, other| {
+        by(words(t!("Last used")), "used", |one: &ManagementTokenRow, other| {
             one.last_used_at.cmp(&other.last_used_at)
         }),
-        by(words("Issued"), "issued", |one: &ManagementTokenRow, other| {
+        by(words(t!("Issued")), "issued", |one: &ManagementTokenRow, other| {
             one.created_at.cmp(&other.created_at)
         }),
-        plain(words("Actions")),
+        plain(words(t!("Actions"))),
     ]
 }
 
 fn row(token: &ManagementTokenRow, format: &Format, now: DateTime<Utc>) -> AnyView {
-    let tenant = token.tenant_name.clone().unwrap_or_else(|| "all".to_owned());
+    let tenant = token
+        .tenant_name
+        .clone()
+        .unwrap_or_else(|| t!("all", in "tenants").to_owned());
     let works = token.revoked_at.is_none() && token.expires_at > now;
     let revoke = works.then(|| {
         let href = format!("{PATH}/{}/revoke", token.id);
-        view! { <a class="button" href=href>"Revoke"</a> }
+        view! { <a class="button" href=href>{t!("Revoke")}</a> }
     });
     let used = token
         .last_used_at
-        .map_or_else(|| "never".to_owned(), |at| format.minute(at));
+        .map_or_else(|| t!("never", in "so far").to_owned(), |at| format.minute(at));
+    let (issued, issuer) = (format.minute(token.created_at), &token.created_by);
     view! {
         <tr>
             <th scope="row">{token.name.clone()}</th>
@@ -126,7 +148,7 @@ fn row(token: &ManagementTokenRow, format: &Format, now: DateTime<Utc>) -> AnyVi
             <td>{tenant}</td>
             <td class="nowrap">{format.minute(token.expires_at)}</td>
             <td class="nowrap">{used}</td>
-            <td>{format!("{} by {}", format.minute(token.created_at), token.created_by)}</td>
+            <td>{t!("{time} by {person}", time = issued, person = issuer)}</td>
             <td>{revoke}</td>
         </tr>
     }
@@ -135,11 +157,11 @@ fn row(token: &ManagementTokenRow, format: &Format, now: DateTime<Utc>) -> AnyVi
 
 fn state(token: &ManagementTokenRow, now: DateTime<Utc>) -> AnyView {
     if token.revoked_at.is_some() {
-        badge("revoked", Tone::Bad)
+        badge(t!("revoked"), Tone::Bad)
     } else if token.expires_at <= now {
-        badge("expired", Tone::Warning)
+        badge(t!("expired"), Tone::Warning)
     } else {
-        badge("active", Tone::Good)
+        badge(t!("active"), Tone::Good)
     }
 }
 
@@ -156,7 +178,7 @@ pub fn new() -> AnyView {
             return Err(PageError::Forbidden);
         }
         let tenants = visit.state.control.tenants(&visitor.actor, visit.now()).await?;
-        let tenants = std::iter::once((String::new(), "All tenants".to_owned()))
+        let tenants = std::iter::once((String::new(), t!("All tenants").to_owned()))
             .chain(
                 tenants
                     .iter()
@@ -169,35 +191,38 @@ pub fn new() -> AnyView {
         });
         let values = &form.values;
         let content = view! {
-            {shell::page_head("Issue a management token", "", ().into_any())}
+            {shell::page_head(t!("Issue a management token"), "", ().into_any())}
             <section class="card">
                 {form.summary()}
                 <form class="form" method="post" action=IssueManagementToken::PATH>
                     {form.text(
-                        Field::new("name", "Name").required().hint("The program that will show it. It stands beside what it books."),
+                        Field::new("name", t!("Name"))
+                            .required()
+                            .hint(t!("The program that will show it. It stands beside what it books.")),
                         &values.name,
                     )}
-                    {form.grouped_checks(Field::new("permissions", "What it may do"), &values.permissions, groups())}
+                    {form.grouped_checks(Field::new("permissions", t!("What it may do")), &values.permissions, groups())}
                     {form.select(
-                        Field::new("tenant_id", "Tenant").hint("A token of one tenant sees that tenant only, as its manager does."),
+                        Field::new("tenant_id", t!("Tenant"))
+                            .hint(t!("A token of one tenant sees that tenant only, as its manager does.")),
                         &values.tenant_id,
                         tenants,
                     )}
                     {form.text(
-                        Field::new("lifetime_days", "Days until it expires")
+                        Field::new("lifetime_days", t!("Days until it expires"))
                             .whole()
                             .required()
-                            .hint(format!("1 to {LIFETIME_DAYS_MAX}.")),
+                            .hint(t!("1 to {max}.", max = LIFETIME_DAYS_MAX)),
                         &values.lifetime_days,
                     )}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Issue token"</button>
-                        <a class="button" href=PATH>"Cancel"</a>
+                        <button class="button button-primary" type="submit">{t!("Issue token")}</button>
+                        <a class="button" href=PATH>{t!("Cancel")}</a>
                     </div>
                 </form>
             </section>
         };
-        Ok(Page::new("Issue a management token", content.into_any()))
+        Ok(Page::new(t!("Issue a management token"), content.into_any()))
     })
 }
 
@@ -206,12 +231,12 @@ fn groups() -> Vec<(&'static str, Vec<(String, String)>)> {
     let mut groups: Vec<(&'static str, Vec<(String, String)>)> = Vec::new();
     for permission in Permission::ALL {
         let (heading, text) = told(permission);
-        let only = if permission.is_for_operators() {
-            "; of all tenants only"
+        let label = if permission.is_for_operators() {
+            t!("{permission}: {text}; of all tenants only", permission, text)
         } else {
-            ""
+            t!("{permission}: {text}", permission, text)
         };
-        let option = (permission.to_string(), format!("{permission}: {text}{only}"));
+        let option = (permission.to_string(), label);
         match groups.iter_mut().find(|(known, _)| *known == heading) {
             Some((_, options)) => options.push(option),
             None => groups.push((heading, vec![option])),
@@ -222,38 +247,41 @@ fn groups() -> Vec<(&'static str, Vec<(String, String)>)> {
 
 /// What a permission is about, and what it is for.
 fn told(permission: Permission) -> (&'static str, &'static str) {
-    const MONEY: &str = "Reports and ledger";
-    const WHO: &str = "Tenants, plans and people";
-    const HOW_MUCH: &str = "Keys and limits";
-    const WHAT: &str = "Models, prices and upstreams";
-    const MORE: &str = "Jobs, explanations and audit log";
+    let money = t!("Reports and ledger");
+    let who = t!("Tenants, plans and people");
+    let how_much = t!("Keys and limits");
+    let what = t!("Models, prices and upstreams");
+    let more = t!("Jobs, explanations and audit log");
     match permission {
-        Permission::ReportsRead => (MONEY, "read reports"),
-        Permission::LedgerRead => (MONEY, "read the ledger: settlements, rejections, adjustments"),
-        Permission::AdjustmentsWrite => (MONEY, "book adjustments"),
-        Permission::TenantsRead => (WHO, "read tenants"),
-        Permission::TenantsWrite => (WHO, "make, change and suspend tenants"),
-        Permission::PlansRead => (WHO, "read plans"),
-        Permission::PlansWrite => (WHO, "make, change and remove plans"),
-        Permission::PeopleRead => (WHO, "read who signs in"),
+        Permission::ReportsRead => (money, t!("read reports")),
+        Permission::LedgerRead => (money, t!("read the ledger: settlements, rejections, adjustments")),
+        Permission::AdjustmentsWrite => (money, t!("book adjustments")),
+        Permission::TenantsRead => (who, t!("read tenants")),
+        Permission::TenantsWrite => (who, t!("make, change and suspend tenants")),
+        Permission::PlansRead => (who, t!("read plans")),
+        Permission::PlansWrite => (who, t!("make, change and remove plans")),
+        Permission::PeopleRead => (who, t!("read who signs in")),
         Permission::PeopleWrite => (
-            WHO,
-            "invite people, let them choose passwords and shut them out, but for operators; and so whatever those may do",
+            who,
+            t!(
+                "invite people, let them choose passwords and shut them out, but for operators; and so whatever \
+                 those may do"
+            ),
         ),
-        Permission::KeysRead => (HOW_MUCH, "read keys, without their secrets"),
-        Permission::KeysWrite => (HOW_MUCH, "issue, change and revoke keys"),
-        Permission::LimitsRead => (HOW_MUCH, "read limits and budgets"),
-        Permission::LimitsWrite => (HOW_MUCH, "set limits and budgets"),
-        Permission::ModelsRead => (WHAT, "read models"),
-        Permission::ModelsWrite => (WHAT, "add and change models"),
-        Permission::PricesRead => (WHAT, "read prices, past and to come"),
-        Permission::PricesWrite => (WHAT, "add and remove prices"),
-        Permission::UpstreamsRead => (WHAT, "read upstreams, without their credentials"),
-        Permission::UpstreamsWrite => (WHAT, "add and change upstreams"),
-        Permission::JobsRead => (MORE, "read jobs, without what they carry"),
-        Permission::JobsWrite => (MORE, "call jobs off"),
-        Permission::ExplainRead => (MORE, "ask what would become of a request"),
-        Permission::AuditRead => (MORE, "read the audit log"),
+        Permission::KeysRead => (how_much, t!("read keys, without their secrets")),
+        Permission::KeysWrite => (how_much, t!("issue, change and revoke keys")),
+        Permission::LimitsRead => (how_much, t!("read limits and budgets")),
+        Permission::LimitsWrite => (how_much, t!("set limits and budgets")),
+        Permission::ModelsRead => (what, t!("read models")),
+        Permission::ModelsWrite => (what, t!("add and change models")),
+        Permission::PricesRead => (what, t!("read prices, past and to come")),
+        Permission::PricesWrite => (what, t!("add and remove prices")),
+        Permission::UpstreamsRead => (what, t!("read upstreams, without their credentials")),
+        Permission::UpstreamsWrite => (what, t!("add and change upstreams")),
+        Permission::JobsRead => (more, t!("read jobs, without what they carry")),
+        Permission::JobsWrite => (more, t!("call jobs off")),
+        Permission::ExplainRead => (more, t!("ask what would become of a request")),
+        Permission::AuditRead => (more, t!("read the audit log")),
     }
 }
 
@@ -262,13 +290,13 @@ pub fn issued() -> AnyView {
     page::behind_the_door(|visit| async move {
         let Some(secret) = visit.take_secret::<IssuedText>().await? else {
             let content = view! {
-                {shell::page_head("This token was shown already", "", ().into_any())}
+                {shell::page_head(t!("This token was shown already"), "", ().into_any())}
                 <section class="card">
-                    <p>"A token is shown once. If it is lost, revoke it and issue another one."</p>
-                    <p class="actions"><a class="button" href=PATH>"Go to the tokens"</a></p>
+                    <p>{t!("A token is shown once. If it is lost, revoke it and issue another one.")}</p>
+                    <p class="actions"><a class="button" href=PATH>{t!("Go to the tokens")}</a></p>
                 </section>
             };
-            return Ok(Page::new("Token", content.into_any()));
+            return Ok(Page::new(t!("Token", in "management token"), content.into_any()));
         };
         let token = visit.state.control.management_token(visit.actor()?, secret.id).await?;
         // What a token may only write has nothing to show.
@@ -287,23 +315,32 @@ pub fn issued() -> AnyView {
             visit.state.public_address
         );
         let content = view! {
-            {shell::page_head(format!("Token issued: {}", token.name), "Copy it now: it is not shown again.", ().into_any())}
+            {shell::page_head(
+                t!("Token issued: {name}", name = token.name),
+                t!("Copy it now: it is not shown again."),
+                ().into_any(),
+            )}
             <section class="card">
-                <h2>"Token"</h2>
+                <h2>{t!("Token", in "management token")}</h2>
                 <code class="secret" id="secret">{secret.text.clone()}</code>
                 <div class="copy-row">
-                    <CopyButton target="secret".to_owned() label="Copy the token".to_owned() />
-                    <a class="button" href=PATH>"Done"</a>
+                    {copy::button("secret", t!("Copy the token"))}
+                    <a class="button" href=PATH>{t!("Done")}</a>
                 </div>
-                <p class="quiet">"Keep it like a password."</p>
+                <p class="quiet">{t!("Keep it like a password.")}</p>
             </section>
             <section class="card">
-                <h2>"Try it"</h2>
-                <p>"With the token in the environment as " <code>"TOLLGATE_TOKEN"</code> ":"</p>
+                <h2>{t!("Try it")}</h2>
+                <p>
+                    {tv!(
+                        "With the token in the environment as {variable}:",
+                        variable = view! { <code>"TOLLGATE_TOKEN"</code> },
+                    )}
+                </p>
                 <pre><code>{example}</code></pre>
             </section>
         };
-        Ok(Page::new("Token issued", content.into_any()))
+        Ok(Page::new(t!("Token issued"), content.into_any()))
     })
 }
 
@@ -313,22 +350,24 @@ pub fn revoke() -> AnyView {
         let id = id_of_path(&visit, "/settings/tokens/")?;
         let token = visit.state.control.management_token(visit.actor()?, id).await?;
         let content = view! {
-            {shell::page_head(format!("Revoke {}?", token.name), "", ().into_any())}
+            {shell::page_head(t!("Revoke {name}?", name = token.name), "", ().into_any())}
             <section class="card">
                 <p>
-                    "Calls with " <code>{masked(&token.public_id)}</code>
-                    " are refused at once, for good. What it has booked stays."
+                    {tv!(
+                        "Calls with {token} are refused at once, for good. What it has booked stays.",
+                        token = view! { <code>{masked(&token.public_id)}</code> },
+                    )}
                 </p>
                 <form method="post" action=RevokeManagementToken::PATH>
                     <input type="hidden" name="id" value=id.to_string() />
                     <div class="actions">
-                        <button class="button button-danger" type="submit">"Revoke token"</button>
-                        <a class="button" href=PATH>"Keep it"</a>
+                        <button class="button button-danger" type="submit">{t!("Revoke token")}</button>
+                        <a class="button" href=PATH>{t!("Keep it")}</a>
                     </div>
                 </form>
             </section>
         };
-        Ok(Page::new("Revoke management token", content.into_any()))
+        Ok(Page::new(t!("Revoke management token"), content.into_any()))
     })
 }
 
@@ -410,7 +449,7 @@ pub async fn revoke_management_token(#[server(default)] id: String) -> Result<()
             .control
             .revoke_management_token(visit.actor()?, id, visit.now())
             .await?;
-        Ok::<_, Refused>(Done::say(PATH, "Revoked."))
+        Ok::<_, Refused>(Done::say(PATH, t!("Revoked.")))
     })
     .await
 }

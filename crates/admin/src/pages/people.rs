@@ -2,7 +2,6 @@
 
 pub mod one;
 
-use admin_islands::copy_button::CopyButton;
 use chrono::{DateTime, Utc};
 use control::audit::AuditSubject;
 use control::fields::Fields;
@@ -14,6 +13,7 @@ use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
+use crate::copy;
 use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::page::{self, Page};
@@ -31,19 +31,27 @@ pub fn list() -> AnyView {
         let visitor = visit.visitor()?;
         let people = visit.state.control.people(&visitor.actor, None).await?;
         let may_invite = visitor.is_operator() || visitor.is_manager();
-        let invite =
-            may_invite.then(|| view! { <a class="button button-primary" href="/people/new">"Invite somebody"</a> });
+        let invite = may_invite
+            .then(|| view! { <a class="button button-primary" href="/people/new">{t!("Invite somebody")}</a> });
         let listing = Listing::new(&visit, columns(), people, &[], |person| {
             let tenant = person.tenant_name.as_deref().unwrap_or_default();
-            format!("{} {} {} {tenant}", person.name, person.email, person.role.as_str())
+            let role = crate::words::role(person.role);
+            format!("{} {} {role} {tenant}", person.name, person.email)
         })?;
-        let content = view! {
-            {shell::page_head("People", "Who may sign in to this console, and what they may do.", invite.into_any())}
-            {listing.view(format!("Times in {} time.", visit.format.zone()), &Named { counted: |n| tn!(n, "{n} person", "{n} people"), find: t!("Find among the people") }, |person| {
-                row(person, &visit)
-            })}
+        let caption = t!("Times in {zone} time.", zone = visit.format.zone());
+        let named = Named {
+            counted: |n| tn!(n, "{n} person", "{n} people"),
+            find: t!("Find among the people"),
         };
-        Ok(Page::new("People", content.into_any()))
+        let content = view! {
+            {shell::page_head(
+                t!("People"),
+                t!("Who may sign in to this console, and what they may do."),
+                invite.into_any(),
+            )}
+            {listing.view(caption, &named, |person| row(person, &visit))}
+        };
+        Ok(Page::new(t!("People"), content.into_any()))
     })
 }
 
@@ -51,38 +59,39 @@ fn columns() -> Vec<Column<Person>> {
     // Those who cannot sign in last.
     let standing = |person: &Person| (person.disabled_at.is_some(), !person.has_password);
     vec![
-        by_text(words("Name"), "name", |person: &Person| &person.name).natural(),
-        by_text(words("E-mail"), "email", |person| &person.email),
-        by_text(words("Role"), "role", |person| person.role.as_str()),
-        by_text(words("Tenant"), "tenant", |person| {
+        by_text(words(t!("Name", in "a person")), "name", |person: &Person| &person.name).natural(),
+        by_text(words(t!("E-mail")), "email", |person| &person.email),
+        by_text(words(t!("Role")), "role", |person| person.role.as_str()),
+        by_text(words(t!("Tenant")), "tenant", |person| {
             person.tenant_name.as_deref().unwrap_or_default()
         }),
-        by(words("State"), "state", move |one, other| {
+        by(words(t!("State")), "state", move |one, other| {
             standing(one).cmp(&standing(other))
         }),
-        by(words("Last sign-in"), "signed_in", |one: &Person, other| {
+        by(words(t!("Last sign-in")), "signed_in", |one: &Person, other| {
             one.signed_in_at.cmp(&other.signed_in_at)
         }),
     ]
 }
 
 fn row(person: &Person, visit: &Visit) -> AnyView {
-    let signed_in = person
-        .signed_in_at
-        .map_or("never".to_owned(), |at| visit.format.bare_minute(at));
+    let signed_in = person.signed_in_at.map_or_else(
+        || t!("never", in "so far").to_owned(),
+        |at| visit.format.bare_minute(at),
+    );
     let limits = person.tenant_id.map(|tenant| {
         let user = Target::Node(Scope::User(tenant, person.id.to_string().into()));
-        let label = format!("Limits of {}", person.name);
-        view! { <br /> <small><a href=limits::address_of(&user) aria-label=label>"Limits"</a></small> }
+        let label = t!("Limits of {name}", name = person.name);
+        view! { <br /> <small><a href=limits::address_of(&user) aria-label=label>{t!("Limits")}</a></small> }
     });
     let history = address(audit::ADDRESS, &[("subject", &AuditSubject::Person(person.id).text())]);
-    let label = format!("History of {}", person.name);
-    let history = view! { " " <small><a href=history aria-label=label>"History"</a></small> };
+    let label = t!("History of {name}", name = person.name);
+    let history = view! { " " <small><a href=history aria-label=label>{t!("History")}</a></small> };
     view! {
         <tr>
             <th scope="row"><a href=one::address_of(person.id)>{person.name.clone()}</a> {limits} {history}</th>
             <td>{person.email.clone()}</td>
-            <td>{person.role.as_str()}</td>
+            <td>{crate::words::role(person.role)}</td>
             <td>{person.tenant_name.clone()}</td>
             <td>{state(person)}</td>
             <td class="nowrap">{signed_in}</td>
@@ -93,11 +102,11 @@ fn row(person: &Person, visit: &Visit) -> AnyView {
 
 fn state(person: &Person) -> AnyView {
     if person.disabled_at.is_some() {
-        badge("closed", Tone::Bad)
+        badge(t!("closed", in "a person"), Tone::Bad)
     } else if person.has_password {
-        badge("active", Tone::Good)
+        badge(t!("active"), Tone::Good)
     } else {
-        badge("invited", Tone::Warning)
+        badge(t!("invited"), Tone::Warning)
     }
 }
 
@@ -121,25 +130,25 @@ pub fn new() -> AnyView {
         };
         let content = view! {
             {shell::page_head(
-                "Invite somebody",
-                format!("You get a link for them. It works once, for {INVITATION_DAYS} days."),
+                t!("Invite somebody"),
+                t!("You get a link for them. It works once, for {days} days.", days = INVITATION_DAYS),
                 ().into_any(),
             )}
             <section class="card">
                 {form.summary()}
                 <form class="form" method="post" action=InvitePerson::PATH>
-                    {form.text(Field::new("name", "Name").required(), &values.name)}
-                    {form.text(Field::new("email", "E-mail address").email().required().hint("They sign in with it."), &values.email)}
-                    {form.select(Field::new("role", "Role"), &values.role, role_choices(visitor))}
+                    {form.text(name_field(), &values.name)}
+                    {form.text(email_field(), &values.email)}
+                    {form.select(Field::new("role", t!("Role")), &values.role, role_choices(visitor))}
                     {tenants}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Make the link"</button>
-                        <a class="button" href="/people">"Cancel"</a>
+                        <button class="button button-primary" type="submit">{t!("Make the link")}</button>
+                        <a class="button" href="/people">{t!("Cancel")}</a>
                     </div>
                 </form>
             </section>
         };
-        Ok(Page::new("Invite somebody", content.into_any()))
+        Ok(Page::new(t!("Invite somebody"), content.into_any()))
     })
 }
 
@@ -152,8 +161,19 @@ fn role_choices(visitor: &Visitor) -> Vec<(String, String)> {
         .collect()
 }
 
+fn name_field() -> Field {
+    Field::new("name", t!("Name", in "a person")).required()
+}
+
+fn email_field() -> Field {
+    Field::new("email", t!("E-mail address"))
+        .email()
+        .required()
+        .hint(t!("They sign in with it."))
+}
+
 fn tenant_field() -> Field {
-    Field::new("tenant_id", "Tenant").hint("For members and managers. Operators and auditors belong to none.")
+    Field::new("tenant_id", t!("Tenant")).hint(t!("For members and managers. Operators and auditors belong to none."))
 }
 
 async fn tenant_choices(visit: &Visit, visitor: &Visitor) -> Result<Vec<(String, String)>, PageError> {
@@ -161,7 +181,7 @@ async fn tenant_choices(visit: &Visit, visitor: &Visitor) -> Result<Vec<(String,
     let tenants = tenants
         .into_iter()
         .map(|tenant| (tenant.row.tenant.id.to_string(), tenant.row.tenant.name));
-    Ok(std::iter::once((String::new(), "None".to_owned()))
+    Ok(std::iter::once((String::new(), t!("None").to_owned()))
         .chain(tenants)
         .collect())
 }
@@ -169,10 +189,10 @@ async fn tenant_choices(visit: &Visit, visitor: &Visitor) -> Result<Vec<(String,
 /// A role and what it may do.
 pub fn role_text(role: Role) -> &'static str {
     match role {
-        Role::Operator => "Operator: everything",
-        Role::Auditor => "Auditor: reads everything, changes nothing",
-        Role::Manager => "Manager: runs one tenant",
-        Role::Member => "Member: own keys and usage",
+        Role::Operator => t!("Operator: everything"),
+        Role::Auditor => t!("Auditor: reads everything, changes nothing"),
+        Role::Manager => t!("Manager: runs one tenant"),
+        Role::Member => t!("Member: own keys and usage"),
     }
 }
 
@@ -188,29 +208,34 @@ pub fn link() -> AnyView {
                     visit.state.public_address,
                     address("/invitation", &[("token", &link.token)])
                 );
+                let end = visit.format.minute(link.expires_at);
                 view! {
-                    {shell::page_head(format!("A link for {}", link.name), "Send it to them in a way that only they can read. It is not shown again.", ().into_any())}
+                    {shell::page_head(
+                        t!("A link for {name}", name = link.name),
+                        t!("Send it to them in a way that only they can read. It is not shown again."),
+                        ().into_any(),
+                    )}
                     <section class="card">
                         <code class="secret" id="secret">{url}</code>
                         <div class="copy-row">
-                            <CopyButton target="secret".to_owned() label="Copy the link".to_owned() />
-                            <a class="button" href="/people">"Done"</a>
+                            {copy::button("secret", t!("Copy the link"))}
+                            <a class="button" href="/people">{t!("Done")}</a>
                         </div>
-                        <p class="quiet">{format!("It works once, until {}.", visit.format.minute(link.expires_at))}</p>
+                        <p class="quiet">{t!("It works once, until {time}.", time = end)}</p>
                     </section>
                 }
                 .into_any()
             }
             None => view! {
-                {shell::page_head("This link was shown already", "", ().into_any())}
+                {shell::page_head(t!("This link was shown already"), "", ().into_any())}
                 <section class="card">
-                    <p>"A link is shown once. If it is lost, make a new one from the list of people."</p>
-                    <p class="actions"><a class="button" href="/people">"Go to the people"</a></p>
+                    <p>{t!("A link is shown once. If it is lost, make a new one from the list of people.")}</p>
+                    <p class="actions"><a class="button" href="/people">{t!("Go to the people")}</a></p>
                 </section>
             }
             .into_any(),
         };
-        Ok(Page::new("Link", content))
+        Ok(Page::new(t!("Link"), content))
     })
 }
 

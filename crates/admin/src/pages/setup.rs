@@ -26,40 +26,53 @@ pub fn view() -> AnyView {
         let values = &form.values;
         let content = view! {
             <section class="card">
-                <h1>"Set up Tollgate"</h1>
-                <p class="quiet">"You become the first operator. Operators manage tenants, keys, models and everybody else."</p>
+                <h1>{t!("Set up Tollgate")}</h1>
+                <p class="quiet">
+                    {t!("You become the first operator. Operators manage tenants, keys, models and everybody else.")}
+                </p>
                 {form.summary()}
                 <form class="form" method="post" action=SetUp::PATH>
                     <input type="hidden" name="token" value=token />
-                    {form.text(Field::new("name", "Your name").required().autocomplete("name"), &values.name)}
-                    {form.text(Field::new("email", "E-mail address").email().required().autocomplete("username"), &values.email)}
-                    {form.text(Field::new("password", "Password").password("new-password").required().hint("At least 12 characters; a sentence is easy to remember."), "")}
+                    {form.text(Field::new("name", t!("Your name")).required().autocomplete("name"), &values.name)}
+                    {form.text(
+                        Field::new("email", t!("E-mail address")).email().required().autocomplete("username"),
+                        &values.email,
+                    )}
+                    {form.text(
+                        Field::new("password", t!("Password"))
+                            .password("new-password")
+                            .required()
+                            .hint(t!("At least 12 characters; a sentence is easy to remember.")),
+                        "",
+                    )}
                     <button class="button button-primary" type="submit">
-                        "Create the operator"
+                        {t!("Create the operator")}
                     </button>
                 </form>
             </section>
         };
-        Ok(Page::new("Set up", content.into_any()))
+        Ok(Page::new(t!("Set up"), content.into_any()))
     })
 }
 
 fn ended() -> Page {
     let content = view! {
         <section class="card">
-            <h1>"This link has ended"</h1>
+            <h1>{t!("This link has ended")}</h1>
             <p>
-                "It was used, is too old, or was cut off when it was copied. The server writes a new one to its log each time it \
-                 starts, until somebody is set up."
+                {t!(
+                    "It was used, is too old, or was cut off when it was copied. The server writes a new one to its log each \
+                     time it starts, until somebody is set up."
+                )}
             </p>
             <p class="actions">
                 <a class="button" href="/sign-in">
-                    "Go to the sign-in"
+                    {t!("Go to the sign-in")}
                 </a>
             </p>
         </section>
     };
-    Page::new("Link ended", content.into_any())
+    Page::new(t!("Link ended"), content.into_any())
 }
 
 /// What the set-up sends.
@@ -93,7 +106,7 @@ pub async fn set_up(#[server(flatten)] form: SetUpForm) -> Result<(), ServerFnEr
         session::begin(&visit, person.id).await?;
         Ok::<_, Refused>(Done::say(
             "/",
-            "Welcome. Next: add an upstream, a model with its price, and a tenant.",
+            t!("Welcome. Next: add an upstream, a model with its price, and a tenant."),
         ))
     })
     .await

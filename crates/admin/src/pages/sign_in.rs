@@ -6,7 +6,6 @@ use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
 use crate::form::{Field, Filled, Secret};
-use crate::format;
 use crate::page::{self, Page};
 use crate::session;
 use crate::submit::{Done, Refused, submit};
@@ -22,35 +21,43 @@ pub fn view() -> AnyView {
         let needs_setup = visit.state.control.needs_setup().await?.then(|| {
             view! {
                 <p class="notice notice-warning">
-                    "Nobody is set up yet. The first operator uses the one-time link that the server wrote to its log when it started."
+                    {t!(
+                        "Nobody is set up yet. The first operator uses the one-time link that the server wrote to its log \
+                         when it started."
+                    )}
                 </p>
             }
         });
         let ended = visit.query("ended").map(|_| {
             view! {
                 <p class="notice notice-warning" role="status">
-                    "Your session had ended, so nothing was saved. Sign in and send the form again."
+                    {t!("Your session had ended, so nothing was saved. Sign in and send the form again.")}
                 </p>
             }
         });
         let content = view! {
             <section class="card">
-                <h1>"Sign in"</h1>
+                <h1>{t!("Sign in")}</h1>
                 {needs_setup}
                 {ended}
                 {form.summary()}
                 <form class="form" method="post" action=SignIn::PATH>
                     <input type="hidden" name="next" value=form.values.next.clone() />
-                    {form.text(Field::new("email", "E-mail address").email().required().autocomplete("username"), &form.values.email)}
-                    {form.text(Field::new("password", "Password").password("current-password").required(), "")}
+                    {form.text(
+                        Field::new("email", t!("E-mail address")).email().required().autocomplete("username"),
+                        &form.values.email,
+                    )}
+                    {form.text(Field::new("password", t!("Password")).password("current-password").required(), "")}
                     <button class="button button-primary" type="submit">
-                        "Sign in"
+                        {t!("Sign in")}
                     </button>
                 </form>
-                <p class="quiet">"No account, or the password is lost? Ask an operator for a new invitation link."</p>
+                <p class="quiet">
+                    {t!("No account, or the password is lost? Ask an operator for a new invitation link.")}
+                </p>
             </section>
         };
-        Ok(Page::new("Sign in", content.into_any()))
+        Ok(Page::new(t!("Sign in"), content.into_any()))
     })
 }
 
@@ -100,14 +107,11 @@ pub async fn sign_out() -> Result<(), ServerFnError> {
 /// Why nobody was let in.
 pub fn told(error: &SignInError) -> String {
     match error {
-        SignInError::Throttled { retry_after_seconds } => format!(
-            "Too many failed sign-ins. Try again in {}.",
-            format::counted(
-                u64::try_from((retry_after_seconds + 59) / 60).unwrap_or(1),
-                "minute",
-                "minutes"
-            )
+        SignInError::Throttled { retry_after_seconds } => tn!(
+            u64::try_from((retry_after_seconds + 59) / 60).unwrap_or(1),
+            "Too many failed sign-ins. Try again in {n} minute.",
+            "Too many failed sign-ins. Try again in {n} minutes.",
         ),
-        _ => "The e-mail address or the password is wrong.".to_owned(),
+        _ => t!("The e-mail address or the password is wrong.").to_owned(),
     }
 }

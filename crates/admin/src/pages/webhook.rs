@@ -1,12 +1,12 @@
 //! The webhook that hears of alerts: its address, its secret, and what became of the latest events.
 
-use admin_islands::copy_button::CopyButton;
 use control::alerts::{DeliveryRow, WebhookView};
 use domain::alerts::AlertEvent;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
+use crate::copy;
 use crate::form::{Field, Filled};
 use crate::format;
 use crate::page::{self, Page};
@@ -194,7 +194,7 @@ pub fn secret() -> AnyView {
                     <h2>"Secret"</h2>
                     <code class="secret" id="secret">{secret.webhook_secret}</code>
                     <div class="copy-row">
-                        <CopyButton target="secret".to_owned() label="Copy the secret".to_owned() />
+                        {copy::button("secret", "Copy the secret")}
                         <a class="button" href=ADDRESS>"Done"</a>
                     </div>
                     <p class="quiet">

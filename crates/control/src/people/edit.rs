@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use domain::ids::PersonId;
 use domain::management_tokens::Permission;
 use domain::people::Role;
+use domain::text;
 use serde_json::{Value, json};
 use store::keys::KeysOf;
 use store::people::{Person, PersonValues};
@@ -55,19 +56,21 @@ impl Control {
         if operators == [id] && values.role != Role::Operator {
             return Err(ControlError::field(
                 "role",
-                "this is the last operator; invite another one first",
+                text!("this is the last operator; invite another one first"),
             ));
         }
         let mut after = shown(&values);
         if before.tenant_id.is_some() && values.tenant_id != before.tenant_id {
             let owned = keys::lock_unrevoked(&mut transaction, KeysOf::Owner(id)).await?.len();
             if owned > 0 && edit.revokes_keys != Some(owned) {
-                let keys = if owned == 1 {
-                    "key".to_owned()
+                let message = if owned == 1 {
+                    text!("with their tenant they lose their key, for good; tick the box to do it")
                 } else {
-                    format!("{owned} keys")
+                    text!(
+                        "with their tenant they lose their {count} keys, for good; tick the box to do it",
+                        count = owned
+                    )
                 };
-                let message = format!("with their tenant they lose their {keys}, for good; tick the box to do it");
                 return Err(ControlError::field("revokes_keys", message));
             }
             after["revoked_keys"] = json!(self.revoke_owned(&mut transaction, actor, id, now).await?);
@@ -132,7 +135,7 @@ fn require_may_edit(
     if is_self && moves(before, after) {
         return Err(ControlError::field(
             "role",
-            "another operator has to change your own role",
+            text!("another operator has to change your own role"),
         ));
     }
     if before.role.belongs_to_tenant() && after.role.belongs_to_tenant() {

@@ -14,10 +14,10 @@ use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
-use super::{role_choices, role_text, show_link, state, tenant_choices, tenant_field};
+use super::{email_field, name_field, role_choices, role_text, show_link, state, tenant_choices, tenant_field};
 use crate::error::PageError;
 use crate::form::{Field, Filled};
-use crate::format::{self, Format};
+use crate::format::Format;
 use crate::page::{self, Page, id_of_path};
 use crate::pages::{account, audit, limits, sessions};
 use crate::session;
@@ -52,12 +52,12 @@ pub fn view() -> AnyView {
             <section class="card">{about(&view, &visit.format)}</section>
             {editor}
             <section class="card">
-                <h2>"Keys"</h2>
-                {keys(&view.keys, "No keys of their own.", &visit.format)}
+                <h2>{t!("Keys")}</h2>
+                {keys(&view.keys, t!("No keys of their own."), &visit.format)}
             </section>
             {issued(&view.issued, &visit.format)}
             <section class="card">
-                <h2>"Sessions"</h2>
+                <h2>{t!("Sessions")}</h2>
                 {sessions::table_of(&view.sessions, &visit, |session, _| may_change.then(|| ending(id, session)))}
                 {(may_change && !view.sessions.is_empty()).then(|| ending_all(id))}
             </section>
@@ -70,31 +70,31 @@ pub fn view() -> AnyView {
 fn actions(view: &PersonView, visitor: &Visitor, is_self: bool) -> AnyView {
     let limits = view.row.tenant_id.map(|tenant| {
         let user = Target::Node(Scope::User(tenant, view.row.id.to_string().into()));
-        view! { <a class="button" href=limits::address_of(&user)>"Limits"</a> }
+        view! { <a class="button" href=limits::address_of(&user)>{t!("Limits")}</a> }
     });
-    let account = is_self.then(|| view! { <a class="button" href=account::PATH>"Your account"</a> });
+    let account = is_self.then(|| view! { <a class="button" href=account::PATH>{t!("Your account")}</a> });
     let history = audit::history(visitor, &AuditSubject::Person(view.row.id));
     view! { {limits} {account} {history} }.into_any()
 }
 
 fn about(view: &PersonView, format: &Format) -> AnyView {
     let person = &view.row;
-    let never = || "never".to_owned();
+    let never = || t!("never", in "so far").to_owned();
     let mut rows = vec![
-        ("E-mail address", person.email.clone().into_any()),
-        ("Role", role_text(person.role).into_any()),
+        (t!("E-mail address"), person.email.clone().into_any()),
+        (t!("Role"), role_text(person.role).into_any()),
         (
-            "Tenant",
+            t!("Tenant"),
             person
                 .tenant_name
                 .clone()
-                .unwrap_or_else(|| "none: sees all tenants".to_owned())
+                .unwrap_or_else(|| t!("none: sees all tenants").to_owned())
                 .into_any(),
         ),
-        ("State", state(person)),
-        ("Invited", format.minute(person.created_at).into_any()),
+        (t!("State"), state(person)),
+        (t!("Invited"), format.minute(person.created_at).into_any()),
         (
-            "Last sign-in",
+            t!("Last sign-in"),
             person
                 .signed_in_at
                 .map_or_else(never, |at| format.minute(at))
@@ -102,7 +102,7 @@ fn about(view: &PersonView, format: &Format) -> AnyView {
         ),
     ];
     if let Some(at) = person.disabled_at {
-        rows.push(("Closed", format.minute(at).into_any()));
+        rows.push((t!("Closed", in "a person"), format.minute(at).into_any()));
     }
     facts(rows)
 }
@@ -127,13 +127,17 @@ async fn editor(visit: &Visit, visitor: &Visitor, view: &PersonView) -> Result<A
     };
     let owned = view.keys.len();
     let revokes = (visitor.is_operator() && owned > 0).then(|| {
-        let keys = format::counted(owned as u64, "key", "keys");
+        let label = tn!(
+            owned as u64,
+            "Revoke their {n} key for good",
+            "Revoke their {n} keys for good"
+        );
         view! {
             // So many they were told of.
             <input type="hidden" name="keys_shown" value=owned />
             {form.check(
-                Field::new("revokes_keys", format!("Revoke their {keys} for good"))
-                    .hint("Keys stay with their tenant: whoever leaves it loses them."),
+                Field::new("revokes_keys", label)
+                    .hint(t!("Keys stay with their tenant: whoever leaves it loses them.")),
                 values.revokes_keys == "on",
             )}
         }
@@ -142,19 +146,19 @@ async fn editor(visit: &Visit, visitor: &Visitor, view: &PersonView) -> Result<A
         &form,
         &view.issued,
         values.kept(),
-        Some("when they may not issue such any more"),
+        Some(t!("when they may not issue such any more")),
     );
     Ok(view! {
         <section class="card">
-            <h2>"Change"</h2>
+            <h2>{t!("Change", in "verb")}</h2>
             {form.summary()}
             <form class="form" method="post" action=EditPerson::PATH>
                 <input type="hidden" name="id" value=person.id.to_string() />
                 <input type="hidden" name="version" value=version />
-                {form.text(fixed(Field::new("name", "Name").required()), &values.name)}
-                {form.text(fixed(Field::new("email", "E-mail address").email().required().hint("They sign in with it.")), &values.email)}
+                {form.text(fixed(name_field()), &values.name)}
+                {form.text(fixed(email_field()), &values.email)}
                 {form.select(
-                    Field::new("role", "Role").hint("Another role or tenant ends their sessions."),
+                    Field::new("role", t!("Role")).hint(t!("Another role or tenant ends their sessions.")),
                     &values.role,
                     role_choices(visitor),
                 )}
@@ -162,7 +166,7 @@ async fn editor(visit: &Visit, visitor: &Visitor, view: &PersonView) -> Result<A
                 {revokes}
                 {keeps}
                 <div class="actions">
-                    <button class="button button-primary" type="submit">"Save"</button>
+                    <button class="button button-primary" type="submit">{t!("Save")}</button>
                 </div>
             </form>
         </section>
@@ -178,21 +182,19 @@ fn keeps<F>(form: &Filled<F>, issued: &Issued, kept: Kept, hint: Option<&str>) -
         None => Field::new(name, label),
     };
     let service_keys = (!issued.service_keys.is_empty()).then(|| {
-        let keys = format::counted(
+        let label = tn!(
             issued.service_keys.len() as u64,
-            "service account's key",
-            "service accounts' keys",
+            "Keep the {n} service account's key that they issued",
+            "Keep the {n} service accounts' keys that they issued",
         );
-        let label = format!("Keep the {keys} that they issued");
         form.check(field("keeps_service_keys", label), kept.service_keys)
     });
     let tokens = (!issued.management_tokens.is_empty()).then(|| {
-        let tokens = format::counted(
+        let label = tn!(
             issued.management_tokens.len() as u64,
-            "management token",
-            "management tokens",
+            "Keep the {n} management token that they issued",
+            "Keep the {n} management tokens that they issued",
         );
-        let label = format!("Keep the {tokens} that they issued");
         form.check(field("keeps_management_tokens", label), kept.management_tokens)
     });
     view! { {service_keys} {tokens} }.into_any()
@@ -205,7 +207,7 @@ fn keys(keys: &[KeyRow], none: &'static str, format: &Format) -> AnyView {
     let rows = keys.iter().map(|key| {
         let expires = key
             .expires_at
-            .map_or_else(|| "never".to_owned(), |at| format.bare_minute(at));
+            .map_or_else(|| t!("never", in "expiry").to_owned(), |at| format.bare_minute(at));
         view! {
             <tr>
                 <th scope="row"><a href=format!("/keys/{}", key.id)>{key.name.clone()}</a></th>
@@ -217,8 +219,16 @@ fn keys(keys: &[KeyRow], none: &'static str, format: &Format) -> AnyView {
         .into_any()
     });
     table::table(
-        format!("Those that are not revoked; times in {} time.", format.zone()),
-        &[words("Name"), words("Key"), words("Tenant"), words("Expires")],
+        t!(
+            "Those that are not revoked; times in {zone} time.",
+            zone = format.zone()
+        ),
+        &[
+            words(t!("Name")),
+            words(t!("Key")),
+            words(t!("Tenant")),
+            words(t!("Expires")),
+        ],
         rows.collect(),
     )
 }
@@ -228,7 +238,7 @@ fn issued(issued: &Issued, format: &Format) -> AnyView {
     let service_keys = (!issued.service_keys.is_empty()).then(|| {
         view! {
             <section class="card">
-                <h2>"Service accounts' keys that they issued"</h2>
+                <h2>{t!("Service accounts' keys that they issued")}</h2>
                 {keys(&issued.service_keys, "", format)}
             </section>
         }
@@ -237,10 +247,16 @@ fn issued(issued: &Issued, format: &Format) -> AnyView {
         let rows = issued.management_tokens.iter().map(|token| token_row(token, format));
         view! {
             <section class="card">
-                <h2>"Management tokens that they issued"</h2>
+                <h2>{t!("Management tokens that they issued")}</h2>
                 {table::table(
-                    format!("Those that work; times in {} time.", format.zone()),
-                    &[words("Name"), words("Token"), words("Tenant"), words("Expires"), words("Last used")],
+                    t!("Those that work; times in {zone} time.", zone = format.zone()),
+                    &[
+                        words(t!("Name")),
+                        words(t!("Token", in "management token")),
+                        words(t!("Tenant")),
+                        words(t!("Expires")),
+                        words(t!("Last used")),
+                    ],
                     rows.collect(),
                 )}
             </section>
@@ -252,12 +268,12 @@ fn issued(issued: &Issued, format: &Format) -> AnyView {
 fn token_row(token: &ManagementTokenRow, format: &Format) -> AnyView {
     let used = token
         .last_used_at
-        .map_or_else(|| "never".to_owned(), |at| format.bare_minute(at));
+        .map_or_else(|| t!("never", in "so far").to_owned(), |at| format.bare_minute(at));
     view! {
         <tr>
             <th scope="row">{token.name.clone()}</th>
             <td class="nowrap"><code>{management_tokens::masked(&token.public_id)}</code></td>
-            <td>{token.tenant_name.clone().unwrap_or_else(|| "all".to_owned())}</td>
+            <td>{token.tenant_name.clone().unwrap_or_else(|| t!("all", in "tenants").to_owned())}</td>
             <td class="nowrap">{format.bare_minute(token.expires_at)}</td>
             <td class="nowrap">{used}</td>
         </tr>
@@ -266,12 +282,12 @@ fn token_row(token: &ManagementTokenRow, format: &Format) -> AnyView {
 }
 
 fn ending(id: PersonId, session: &SessionRow) -> AnyView {
-    let described = format!("End: {}", sessions::name_of(session));
+    let described = t!("End: {session}", session = sessions::name_of(session));
     view! {
         <form method="post" action=EndSession::PATH>
             <input type="hidden" name="person" value=id.to_string() />
             <input type="hidden" name="id" value=session.id.to_string() />
-            <button class="button" type="submit" aria-label=described>"End"</button>
+            <button class="button" type="submit" aria-label=described>{t!("End", in "a session")}</button>
         </form>
     }
     .into_any()
@@ -282,7 +298,7 @@ fn ending_all(id: PersonId) -> AnyView {
         <form method="post" action=EndSessions::PATH>
             <input type="hidden" name="person" value=id.to_string() />
             <div class="actions">
-                <button class="button" type="submit">"End all of them"</button>
+                <button class="button" type="submit">{t!("End all of them")}</button>
             </div>
         </form>
     }
@@ -302,49 +318,60 @@ fn access(view: &PersonView) -> AnyView {
     if person.disabled_at.is_some() {
         return view! {
             <section class="card">
-                <h2>"Open the account"</h2>
-                <p>"They can sign in again. What was revoked stays revoked."</p>
+                <h2>{t!("Open the account")}</h2>
+                <p>{t!("They can sign in again. What was revoked stays revoked.")}</p>
                 <form class="form" method="post" action=EnablePerson::PATH>
                     {hidden()}
-                    <div class="actions"><button class="button" type="submit">"Open the account"</button></div>
+                    <div class="actions">
+                        <button class="button" type="submit">{t!("Open the account")}</button>
+                    </div>
                 </form>
             </section>
         }
         .into_any();
     }
     let link = if person.has_password {
-        "They lost their password? Whoever has the link chooses another one."
+        t!("They lost their password? Whoever has the link chooses another one.")
     } else {
-        "They lost their invitation? The link before ends."
+        t!("They lost their invitation? The link before ends.")
     };
     let issued = &view.issued;
     let others = !issued.service_keys.is_empty() || !issued.management_tokens.is_empty();
-    let ends = format!(
-        "Ends their sessions and links, and revokes their {} for good{}.",
-        format::counted(view.keys.len() as u64, "key", "keys"),
-        if others {
-            ", and what they issued where no tick keeps it"
-        } else {
-            ""
-        }
-    );
+    let keys = view.keys.len() as u64;
+    let ends = if others {
+        tn!(
+            keys,
+            "Ends their sessions and links, and revokes their {n} key for good, and what they issued where no \
+             tick keeps it.",
+            "Ends their sessions and links, and revokes their {n} keys for good, and what they issued where no \
+             tick keeps it.",
+        )
+    } else {
+        tn!(
+            keys,
+            "Ends their sessions and links, and revokes their {n} key for good.",
+            "Ends their sessions and links, and revokes their {n} keys for good.",
+        )
+    };
     let form = Filled::blank(());
     view! {
         <section class="card">
-            <h2>"A new link"</h2>
+            <h2>{t!("A new link")}</h2>
             <p>{link}</p>
             <form class="form" method="post" action=CreatePersonLink::PATH>
                 <input type="hidden" name="id" value=id.clone() />
-                <div class="actions"><button class="button" type="submit">"Make a link"</button></div>
+                <div class="actions"><button class="button" type="submit">{t!("Make a link")}</button></div>
             </form>
         </section>
         <section class="card">
-            <h2>"Close the account"</h2>
+            <h2>{t!("Close the account")}</h2>
             <p>{ends}</p>
             <form class="form" method="post" action=DisablePerson::PATH>
                 {hidden()}
                 {keeps(&form, issued, Kept::default(), None)}
-                <div class="actions"><button class="button button-danger" type="submit">"Close the account"</button></div>
+                <div class="actions">
+                    <button class="button button-danger" type="submit">{t!("Close the account")}</button>
+                </div>
             </form>
         </section>
     }
@@ -414,7 +441,7 @@ pub async fn edit_person(#[server(flatten)] form: EditForm) -> Result<(), Server
             control
                 .edit_person(&visitor.actor, id, version, &edit, visit.now())
                 .await?;
-            Ok::<_, Refused>(Done::say(address_of(id), "Saved."))
+            Ok::<_, Refused>(Done::say(address_of(id), t!("Saved.")))
         },
     )
     .await
@@ -451,7 +478,7 @@ pub async fn disable_person(
             .await?;
         Ok::<_, Refused>(Done::say(
             address_of(id),
-            "The account is closed: its sessions have ended and its keys are revoked.",
+            t!("The account is closed: its sessions have ended and its keys are revoked."),
         ))
     })
     .await
@@ -470,7 +497,7 @@ pub async fn enable_person(
         control.enable_person(visit.actor()?, id, version, visit.now()).await?;
         Ok::<_, Refused>(Done::say(
             address_of(id),
-            "The account is open again. What was revoked stays revoked.",
+            t!("The account is open again. What was revoked stays revoked."),
         ))
     })
     .await
@@ -492,7 +519,7 @@ pub async fn end_session(
             session::end(&visit.session).await?;
             return Ok(Done::go("/sign-in"));
         }
-        Ok::<_, Refused>(Done::say(address_of(person), "The session has ended."))
+        Ok::<_, Refused>(Done::say(address_of(person), t!("The session has ended.")))
     })
     .await
 }
@@ -510,8 +537,8 @@ pub async fn end_sessions(#[server(default)] person: String) -> Result<(), Serve
             session::end(&visit.session).await?;
             return Ok(Done::go("/sign-in"));
         }
-        let ended = format::counted(count, "session has ended", "sessions have ended");
-        Ok::<_, Refused>(Done::say(address_of(person), format!("{ended}.")))
+        let ended = tn!(count, "{n} session has ended.", "{n} sessions have ended.");
+        Ok::<_, Refused>(Done::say(address_of(person), ended))
     })
     .await
 }
