@@ -37,7 +37,8 @@ pub fn gauge(
         let value = value_text(live.limit.dimension, live.limit.value_at(at), format);
         let note = t!("What is spent is being read; until then nothing is admitted.").to_owned();
         let state = badge(t!("being read"), Tone::Warning);
-        (tv!("{state} of {value}", state, value), ().into_any(), note)
+        let figure = view! { {state} " " {t!("of {value}", value)} };
+        (figure.into_any(), ().into_any(), note)
     };
     let name = match subject {
         Some(subject) => tv!("{node}: {limit}", node = subject, limit = name),
