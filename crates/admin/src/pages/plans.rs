@@ -209,7 +209,10 @@ fn class_limits(plan: &PlanView, is_operator: bool, at: DateTime<Utc>, format: &
             let href = limits::address_of(&Target::OfPlan(id, *class));
             let of = words::class(*class);
             let (link, label) = if is_operator {
-                (t!("Change"), t!("Change the limits of each {class}", class = of))
+                (
+                    t!("Change", in "a button"),
+                    t!("Change the limits of each {class}", class = of),
+                )
             } else {
                 (
                     t!("Show", in "a link to a page"),
