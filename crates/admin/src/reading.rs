@@ -20,11 +20,11 @@ pub fn gauge(
 ) -> AnyView {
     let name = slot_name(&live.limit.slot());
     let class = if is_tightest { "gauge gauge-tightest" } else { "gauge" };
-    let rehearsed = (live.limit.mode == Mode::Rehearse).then(|| badge("rehearsed", Tone::Warning));
+    let rehearsed = (live.limit.mode == Mode::Rehearse).then(|| badge(t!("rehearsed"), Tone::Warning));
     let (figure, level, note) = if live.limit.dimension.is_request_cap() {
-        let figure = format!(
-            "at most {}",
-            value_text(live.limit.dimension, live.limit.value_at(at), format)
+        let figure = t!(
+            "at most {value}",
+            value = value_text(live.limit.dimension, live.limit.value_at(at), format)
         );
         (figure.into_any(), ().into_any(), String::new())
     } else if live.reading.is_known {
@@ -35,16 +35,22 @@ pub fn gauge(
         )
     } else {
         let value = value_text(live.limit.dimension, live.limit.value_at(at), format);
-        let note = "What is spent is being read; until then nothing is admitted.".to_owned();
-        let figure = view! { {badge("being read", Tone::Warning)} " " {format!("of {value}")} };
+        let note = t!("What is spent is being read; until then nothing is admitted.").to_owned();
+        let state = badge(t!("being read"), Tone::Warning);
+        let figure = view! { {state} " " {t!("of {value}", value)} };
         (figure.into_any(), ().into_any(), note)
+    };
+    let name = match subject {
+        Some(subject) => tv!("{node}: {limit}", node = subject, limit = name),
+        None => name.into_any(),
     };
     view! {
         <li class=class>
-            <p class="gauge-name">{subject} {name.clone()} " " <small>{source(&live.limit.target)}</small> " " {rehearsed}</p>
+            <p class="gauge-name">{name} " " <small>{source(&live.limit.target)}</small> " " {rehearsed}</p>
             <p class="gauge-figure">{figure}</p>
             <div class="gauge-level">{level}</div>
-            {increase_note(&live.limit, at, format).map(|note| view! { <p class="gauge-note">{format!("Increased {note}.")}</p> })}
+            {increase_note(&live.limit, at, format)
+                .map(|note| view! { <p class="gauge-note">{t!("Increased {note}.", note)}</p> })}
             {(!note.is_empty()).then(|| view! { <p class="gauge-note">{note}</p> })}
         </li>
     }
@@ -68,12 +74,16 @@ pub fn taken(reading: &Reading) -> i128 {
 /// Who counted, in a sentence; a warning where that is not as it should be.
 pub fn counted_by(store: CounterStore) -> AnyView {
     match store {
-        CounterStore::Memory => view! { <p class="quiet">"Counted in the memory of this gateway."</p> }.into_any(),
-        CounterStore::Redis => view! { <p class="quiet">"Counted in Redis, by all gateways together."</p> }.into_any(),
+        CounterStore::Memory => {
+            view! { <p class="quiet">{t!("Counted in the memory of this gateway.")}</p> }.into_any()
+        }
+        CounterStore::Redis => {
+            view! { <p class="quiet">{t!("Counted in Redis, by all gateways together.")}</p> }.into_any()
+        }
         CounterStore::Degraded => view! {
             <p class="notice notice-warning" role="status">
-                "Redis cannot be reached. These are the counters of this gateway alone, whose share of each limit is lower \
-                 until Redis is back."
+                {t!("Redis cannot be reached. These are the counters of this gateway alone, whose share of each limit is lower \
+                     until Redis is back.")}
             </p>
         }
         .into_any(),
@@ -84,8 +94,8 @@ pub fn counted_by(store: CounterStore) -> AnyView {
 fn source(target: &Target) -> &'static str {
     match target {
         Target::Node(_) => "",
-        Target::OfTenant(..) => "as for each here",
-        Target::OfPlan(..) => "from the plan",
+        Target::OfTenant(..) => t!("as for each here"),
+        Target::OfPlan(..) => t!("from the plan"),
     }
 }
 
@@ -95,17 +105,17 @@ fn used(live: &LiveLimit, at: DateTime<Utc>, format: &Format) -> AnyView {
     // A gateway on its own admits a share of the limit.
     let share = (live.reading.limit_value != live.limit.value_at(at)).then(|| {
         let whole = value_text(dimension, live.limit.value_at(at), format);
-        view! { " " <small>{format!("this gateway's share of {whole}")}</small> }
+        view! { " " <small>{t!("this gateway's share of {whole}", whole)}</small> }
     });
     let reached = reached(&live.limit, live.reading.used, at);
     let taken = amount(dimension, taken(&live.reading), format);
     let percent = format!("{} %", whole_percent(&live.reading));
     let held = (dimension.is_budget() && live.reading.held > 0).then(|| {
         let held = amount(dimension, i128::from(live.reading.held), format);
-        view! { " " <small>{format!("{held} of it held")}</small> }
+        view! { " " <small>{t!("{held} of it held", held)}</small> }
     });
-    view! { <strong>{taken}</strong> {format!(" of {value}")} " " <small>{percent}</small> {held} {share} " " {reached} }
-        .into_any()
+    let taken = tv!("{taken} of {value}", taken = view! { <strong>{taken}</strong> }, value);
+    view! { {taken} " " <small>{percent}</small> {held} {share} " " {reached} }.into_any()
 }
 
 fn level(live: &LiveLimit, name: &str) -> AnyView {
@@ -131,15 +141,19 @@ fn level(live: &LiveLimit, name: &str) -> AnyView {
 }
 
 fn gates_text(gates: Gates) -> String {
-    format!("Gates at {} % and {} %.", gates.lower_percent, gates.upper_percent)
+    t!(
+        "Gates at {lower} % and {upper} %.",
+        lower = gates.lower_percent,
+        upper = gates.upper_percent,
+    )
 }
 
 /// Whom the gates hold back now.
 fn held_back(gates: Gates, reading: &Reading) -> AnyView {
     if reading.utilisation_percent >= f64::from(gates.upper_percent) {
-        badge("only high and critical pass", Tone::Bad)
+        badge(t!("only high and critical pass"), Tone::Bad)
     } else if reading.utilisation_percent >= f64::from(gates.lower_percent) {
-        badge("low is held back", Tone::Warning)
+        badge(t!("low is held back"), Tone::Warning)
     } else {
         ().into_any()
     }
@@ -158,15 +172,15 @@ fn note(reading: &Reading, at: DateTime<Utc>, format: &Format) -> String {
             let then = i64::try_from(ms).ok().and_then(Duration::try_milliseconds);
             let then = then.and_then(|wait| at.checked_add_signed(wait));
             match then {
-                Some(then) => format!("{left} left until {}", format.minute(then)),
-                None => format!("{left} left"),
+                Some(then) => t!("{left} left until {time}", left, time = format.minute(then)),
+                None => t!("{left} left", left),
             }
         }
         (dimension, Some(ms)) if dimension.is_rate() => {
             let wait = format::duration_ms(i64::try_from(ms).unwrap_or(i64::MAX));
-            format!("{left} left; unused again in {wait}")
+            t!("{left} left; unused again in {wait}", left, wait)
         }
-        _ => format!("{left} left"),
+        _ => t!("{left} left", left),
     }
 }
 

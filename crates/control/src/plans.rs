@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use domain::ids::{PlanId, TenantId};
 use domain::limits::{Class, Limit, Scope, Target};
 use domain::priority::Priority;
+use domain::text;
 use serde_json::{Value, json};
 use store::plans::{PLANS_MAX, PlanRow, PlanValues};
 use store::{Transaction, plans};
@@ -144,7 +145,7 @@ impl Control {
         if plans::count_plans(&mut transaction).await? >= PLANS_MAX {
             return Err(ControlError::field(
                 "name",
-                format!("there are {PLANS_MAX} plans already"),
+                text!("there are {most} plans already", most = PLANS_MAX),
             ));
         }
         plans::insert(&mut transaction, id, &values, now).await?;
@@ -192,8 +193,8 @@ impl Control {
         let row = lock(&mut transaction, id, version).await?;
         if row.tenants > 0 {
             let message = match row.tenants {
-                1 => "one tenant is on this plan; give it another one first".to_owned(),
-                many => format!("{many} tenants are on this plan; give them another one first"),
+                1 => text!("one tenant is on this plan; give it another one first"),
+                many => text!("{many} tenants are on this plan; give them another one first", many),
             };
             return Err(ControlError::field("plan", message));
         }

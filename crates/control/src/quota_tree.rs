@@ -10,6 +10,8 @@ use domain::ids::{PersonId, TenantId};
 use domain::key_text::masked;
 use domain::limits::{Mode, Scope};
 use domain::readings::{CounterStore, LiveLimit, Readings};
+use domain::text;
+use domain::text::Text;
 use store::keys::{KEYS_PAGE_MAX, KeyFilter, KeyRow};
 use store::tenants::TenantRow;
 
@@ -97,9 +99,9 @@ pub struct Node {
     /// Which one.
     pub scope: Scope,
     /// What it is called.
-    pub name: String,
-    /// What else there is to say, in a few words; may be empty.
-    pub remark: String,
+    pub name: Text,
+    /// What else there is to say, in a few words.
+    pub remark: Option<Text>,
     /// The limits in force on it.
     pub limits: Vec<LiveLimit>,
     /// Where its children may together use more than it has.
@@ -112,7 +114,7 @@ pub struct TightLimit {
     /// On which node.
     pub scope: Scope,
     /// What that is called.
-    pub name: String,
+    pub name: Text,
     /// The limit.
     pub limit: LiveLimit,
 }
@@ -149,21 +151,25 @@ impl Control {
         groups.extend(models.iter().filter_map(|row| row.model.group.as_deref()));
         let mut shared: Vec<Named> = groups
             .into_iter()
-            .map(|group| Named::new(Scope::ModelGroup(group.into()), group, "group of models"))
+            .map(|group| {
+                let remark = text!("group of models");
+                Named::new(Scope::ModelGroup(group.into()), Text::word(group), Some(remark))
+            })
             .collect();
         shared.extend(models.iter().map(|row| {
-            let remark = row.model.disabled_at.map_or("", |_| "disabled");
-            Named::new(Scope::Model(row.model.name.as_str().into()), &row.model.name, remark)
+            let (name, remark) = (&row.model.name, row.model.disabled_at.map(|_| text!("disabled")));
+            Named::new(Scope::Model(name.as_str().into()), Text::word(name), remark)
         }));
         let upstreams = self.store.upstreams().await?;
         let upstreams = upstreams.iter().map(|row| {
-            let remark = row.disabled_at.map_or("", |_| "disabled");
-            Named::new(Scope::Upstream(row.id), &row.name, remark)
+            let remark = row.disabled_at.map(|_| text!("disabled"));
+            Named::new(Scope::Upstream(row.id), Text::word(&row.name), remark)
         });
         let upstreams: Vec<Named> = upstreams.collect();
         let tenants: Vec<Named> = self.store.tenants().await?.iter().map(named_tenant).collect();
         let mut reading = Reading::new(&filter.containing);
-        reading.want(vec![Named::new(Scope::Global, "The installation", "")], true);
+        let root = Named::new(Scope::Global, text!("The installation"), None);
+        reading.want(vec![root], true);
         for wanted in [shared, upstreams, tenants] {
             reading.want(wanted, false);
         }
@@ -197,19 +203,19 @@ impl Control {
         let keys = self.keys_in_force(id, None, filter, now).await?;
         let most = i64::try_from(SCOPES_READ_MAX).unwrap_or(i64::MAX);
         let with_limits = self.store.users_with_limits(id, most).await?;
-        let mut names: HashMap<String, (String, String)> = people
+        let mut names: HashMap<String, (String, Text)> = people
             .into_iter()
             .filter(|person| person.disabled_at.is_none())
-            .map(|person| (person.id.to_string(), (person.name, person.email)))
+            .map(|person| (person.id.to_string(), (person.name, Text::word(person.email))))
             .collect();
         for user in with_limits {
-            names.entry(user.clone()).or_insert((user, "end user".to_owned()));
+            names.entry(user.clone()).or_insert((user, text!("end user")));
         }
         let users = names
             .into_iter()
-            .map(|(user, (name, remark))| Named::new(Scope::User(id, user.into()), name, remark));
+            .map(|(user, (name, remark))| Named::new(Scope::User(id, user.into()), Text::word(name), Some(remark)));
         let mut users: Vec<Named> = users.collect();
-        users.sort_by_key(|user| user.name.to_lowercase());
+        users.sort_by_key(Named::in_lower_case);
         let mut reading = Reading::new(&filter.containing);
         reading.want(vec![named_tenant(&row)], true);
         // Found by name already, also by their owners'.
@@ -235,7 +241,8 @@ impl Control {
     ) -> Result<QuotaTree, ControlError> {
         let mut reading = Reading::new(&filter.containing);
         let user = Scope::User(tenant, person.to_string().into());
-        reading.want(vec![Named::new(user, "You", "all your keys together")], true);
+        let you = Named::new(user, text!("You"), Some(text!("all your keys together")));
+        reading.want(vec![you], true);
         reading.want(self.keys_in_force(tenant, Some(person), filter, now).await?, true);
         let mut read = reading.read(self, &[]).await?;
         let (users, keys) = (read.take(is_user), read.take(is_key));
@@ -279,33 +286,37 @@ fn is_key(scope: &Scope) -> bool {
 #[derive(Clone, Debug)]
 struct Named {
     scope: Scope,
-    name: String,
-    remark: String,
+    name: Text,
+    remark: Option<Text>,
 }
 
 impl Named {
-    fn new(scope: Scope, name: impl Into<String>, remark: impl Into<String>) -> Self {
-        Self {
-            scope,
-            name: name.into(),
-            remark: remark.into(),
-        }
+    fn new(scope: Scope, name: Text, remark: Option<Text>) -> Self {
+        Self { scope, name, remark }
+    }
+
+    /// The name, to be compared without regard to case.
+    fn in_lower_case(&self) -> String {
+        self.name.to_string().to_lowercase()
     }
 }
 
 fn named_tenant(row: &TenantRow) -> Named {
     let remark = match (row.tenant.suspended_at, &row.plan_name) {
-        (Some(_), _) => "suspended".to_owned(),
-        (None, Some(plan)) => format!("plan {plan}"),
-        (None, None) => String::new(),
+        (Some(_), _) => Some(text!("suspended")),
+        (None, Some(plan)) => Some(text!("plan {plan}", plan)),
+        (None, None) => None,
     };
-    Named::new(Scope::Tenant(row.tenant.id), &row.tenant.name, remark)
+    Named::new(Scope::Tenant(row.tenant.id), Text::word(&row.tenant.name), remark)
 }
 
 fn named_key(key: &KeyRow) -> Named {
-    let owner = key.owner_name.as_deref().unwrap_or("service account");
-    let remark = format!("{}, {owner}", masked(&key.public_id));
-    Named::new(Scope::Key(key.id), &key.name, remark)
+    let owner = match &key.owner_name {
+        Some(owner) => Text::word(owner),
+        None => text!("service account"),
+    };
+    let remark = text!("{key}, {owner}", key = masked(&key.public_id), owner);
+    Named::new(Scope::Key(key.id), Text::word(&key.name), Some(remark))
 }
 
 /// The nodes that are read together: what matches, as far as one reading goes.
@@ -327,7 +338,7 @@ impl Reading {
     /// Adds nodes, those only that match unless all of them do.
     fn want(&mut self, mut nodes: Vec<Named>, matches: bool) {
         if !matches {
-            nodes.retain(|node| node.name.to_lowercase().contains(&self.containing));
+            nodes.retain(|node| node.in_lower_case().contains(&self.containing));
         }
         let room = SCOPES_READ_MAX.saturating_sub(self.wanted.len());
         self.unread += nodes.len().saturating_sub(room);

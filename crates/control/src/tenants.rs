@@ -7,6 +7,7 @@ use domain::ids::{PlanId, TenantId};
 use domain::limits::{Dimension, Limit, Scope, Target};
 use domain::periods::Period;
 use domain::priority::Priority;
+use domain::text;
 use serde_json::{Value, json};
 use store::budgets::BudgetFilter;
 use store::budgets::Spent;
@@ -349,7 +350,7 @@ async fn require_plan(transaction: &mut Transaction, plan: Option<PlanId>) -> Re
     if plans::exists(transaction, plan).await? {
         Ok(())
     } else {
-        Err(ControlError::field("plan_id", "there is no such plan"))
+        Err(ControlError::field("plan_id", text!("there is no such plan")))
     }
 }
 

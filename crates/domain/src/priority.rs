@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::money::Nanos;
+use crate::text;
+use crate::text::Text;
 
 /// From least to most urgent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -113,8 +115,15 @@ impl fmt::Display for Priority {
 
 /// The text is none of the four priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a priority is one of low, default, high, critical")]
+#[error("{}", self.text())]
 pub struct UnknownPriority;
+
+impl UnknownPriority {
+    /// What is wrong.
+    pub fn text(&self) -> Text {
+        text!("a priority is one of low, default, high, critical")
+    }
+}
 
 impl FromStr for Priority {
     type Err = UnknownPriority;

@@ -23,6 +23,7 @@ use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, facts, figures, words};
 use crate::tables::{Column, Listing, Named, by, by_text};
 use crate::visit::Visit;
+use crate::words::{self, priority};
 
 /// Every plan with how many tenants are on it.
 pub fn list() -> AnyView {
@@ -32,20 +33,22 @@ pub fn list() -> AnyView {
         let new = || {
             visitor
                 .is_operator()
-                .then(|| view! { <a class="button button-primary" href="/plans/new">"New plan"</a> })
+                .then(|| view! { <a class="button button-primary" href="/plans/new">{t!("New plan")}</a> })
                 .into_any()
         };
         let head = if plans.is_empty() { ().into_any() } else { new() };
         let listed = if plans.is_empty() {
             table::empty(
-                "No plans yet. A plan is a set of limits under a name, such as free, paid or VIP. Make one, set its limits, \
-                 then choose it on the pages of the tenants it is for: changing the plan then changes all of them.",
+                t!(
+                    "No plans yet. A plan is a set of limits under a name, such as free, paid or VIP. Make one, set its limits, \
+                    then choose it on the pages of the tenants it is for: changing the plan then changes all of them."
+                ),
                 new(),
             )
         } else {
             let listing = Listing::new(&visit, columns(), plans, &[], |row| row.plan.name.clone())?;
             listing.view(
-                "What a tenant sets for itself replaces its plan's, limit by limit.",
+                t!("What a tenant sets for itself replaces its plan's, limit by limit."),
                 &Named {
                     counted: |n| tn!(n, "{n} plan", "{n} plans"),
                     find: t!("Find among the plans"),
@@ -53,29 +56,32 @@ pub fn list() -> AnyView {
                 |plan| row(plan, &visit.format),
             )
         };
+        let lead = t!("Sets of limits under a name, given to tenants.");
         let content = view! {
-            {shell::page_head("Plans", "Sets of limits under a name, given to tenants.", head)}
+            {shell::page_head(t!("Plans"), lead, head)}
             {listed}
         };
-        Ok(Page::new("Plans", content.into_any()))
+        Ok(Page::new(t!("Plans"), content.into_any()))
     })
 }
 
 fn columns() -> Vec<Column<PlanRow>> {
     vec![
-        by_text(words("Name"), "name", |row: &PlanRow| &row.plan.name).natural(),
-        by(words("Highest priority"), "priority", |one: &PlanRow, other| {
+        by_text(words(t!("Name")), "name", |row: &PlanRow| &row.plan.name).natural(),
+        by(words(t!("Highest priority")), "priority", |one: &PlanRow, other| {
             one.plan.priority_ceiling.cmp(&other.plan.priority_ceiling)
         }),
-        by(figures("Limits"), "limits", |one: &PlanRow, other| {
+        by(figures(t!("Limits")), "limits", |one: &PlanRow, other| {
             one.limits.cmp(&other.limits)
         }),
-        by(figures("Tenants"), "tenants", |one: &PlanRow, other| {
+        by(figures(t!("Tenants")), "tenants", |one: &PlanRow, other| {
             one.tenants.cmp(&other.tenants)
         }),
-        by(words("Since"), "since", |one: &PlanRow, other| {
-            one.created_at.cmp(&other.created_at)
-        }),
+        by(
+            words(t!("Since", in "when it was made")),
+            "since",
+            |one: &PlanRow, other| one.created_at.cmp(&other.created_at),
+        ),
     ]
 }
 
@@ -86,7 +92,7 @@ fn row(row: &PlanRow, format: &Format) -> AnyView {
             <th scope="row">
                 <a href=href>{row.plan.name.clone()}</a>
             </th>
-            <td>{row.plan.priority_ceiling.as_str()}</td>
+            <td>{priority(row.plan.priority_ceiling)}</td>
             <td class="number">{format::count(row.limits)}</td>
             <td class="number">{format::count(row.tenants)}</td>
             <td class="nowrap">{format.minute(row.created_at)}</td>
@@ -105,20 +111,21 @@ pub fn new() -> AnyView {
             priority_ceiling: Priority::High.as_str().to_owned(),
             ..PlanForm::default()
         });
+        let lead = t!("A name and a priority now; its limits on the next page.");
         let content = view! {
-            {shell::page_head("New plan", "A name and a priority now; its limits on the next page.", ().into_any())}
+            {shell::page_head(t!("New plan"), lead, ().into_any())}
             <section class="card">
                 {form.summary()}
                 <form class="form" method="post" action=CreatePlan::PATH>
                     {fields(&form, false)}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Create plan"</button>
-                        <a class="button" href="/plans">"Cancel"</a>
+                        <button class="button button-primary" type="submit">{t!("Create plan")}</button>
+                        <a class="button" href="/plans">{t!("Cancel")}</a>
                     </div>
                 </form>
             </section>
         };
-        Ok(Page::new("New plan", content.into_any()))
+        Ok(Page::new(t!("New plan"), content.into_any()))
     })
 }
 
@@ -133,12 +140,14 @@ pub fn edit() -> AnyView {
             editor(&visit, &plan)
         } else {
             facts(vec![(
-                "Highest priority",
-                plan.row.plan.priority_ceiling.as_str().into_any(),
+                t!("Highest priority"),
+                priority(plan.row.plan.priority_ceiling).into_any(),
             )])
         };
+        let lead = t!("What tenants on this plan have where they set nothing themselves.");
+        let history = audit::history(visitor, &AuditSubject::Plan(id));
         let content = view! {
-            {shell::page_head(name.clone(), "What tenants on this plan have where they set nothing themselves.", audit::history(visitor, &AuditSubject::Plan(id)))}
+            {shell::page_head(name.clone(), lead, history)}
             <section class="card">{body}</section>
             {class_limits(&plan, visitor.is_operator(), visit.now(), &visit.format)}
             {tenants(&plan)}
@@ -164,7 +173,7 @@ fn editor(visit: &Visit, plan: &PlanView) -> AnyView {
             <input type="hidden" name="version" value=version />
             {fields(&form, true)}
             <div class="actions">
-                <button class="button button-primary" type="submit">"Save"</button>
+                <button class="button button-primary" type="submit">{t!("Save")}</button>
             </div>
         </form>
     }
@@ -172,17 +181,17 @@ fn editor(visit: &Visit, plan: &PlanView) -> AnyView {
 }
 
 fn fields(form: &Filled<PlanForm>, exists: bool) -> AnyView {
-    let name = Field::new("name", "Name").required();
-    let name = if exists { name } else { name.placeholder("Free") };
+    let name = Field::new("name", t!("Name")).required();
+    let name = if exists { name } else { name.placeholder(t!("Free")) };
     let ceilings = Priority::ALL
-        .map(|priority| (priority.as_str().to_owned(), priority.as_str().to_owned()))
+        .map(|ceiling| (ceiling.as_str().to_owned(), priority(ceiling).to_owned()))
         .to_vec();
     view! {
         <div class="field-row">
             {form.text(name, &form.values.name)}
             {form.select(
-                Field::new("priority_ceiling", "Highest priority")
-                    .hint("Keys of tenants on this plan never run above it, unless the tenant has a priority of its own."),
+                Field::new("priority_ceiling", t!("Highest priority"))
+                    .hint(t!("Keys of tenants on this plan never run above it, unless the tenant has a priority of its own.")),
                 &form.values.priority_ceiling,
                 ceilings,
             )}
@@ -198,8 +207,18 @@ fn class_limits(plan: &PlanView, is_operator: bool, at: DateTime<Utc>, format: &
         .iter()
         .map(|(class, limits)| {
             let href = limits::address_of(&Target::OfPlan(id, *class));
-            let link = if is_operator { "Change" } else { "Show" };
-            let label = format!("{link} the limits of each {}", format::words(class.as_str()));
+            let of = words::class(*class);
+            let (link, label) = if is_operator {
+                (
+                    t!("Change", in "a button"),
+                    t!("Change the limits of each {class}", class = of),
+                )
+            } else {
+                (
+                    t!("Show", in "a link to a page"),
+                    t!("Show the limits of each {class}", class = of),
+                )
+            };
             view! {
                 <tr>
                     <th scope="row">{each(*class)}</th>
@@ -214,10 +233,10 @@ fn class_limits(plan: &PlanView, is_operator: bool, at: DateTime<Utc>, format: &
         .collect();
     view! {
         <section class="card">
-            <h2>"Limits"</h2>
+            <h2>{t!("Limits")}</h2>
             {table::table(
-                "For each of them on its own.",
-                &[words("For"), words("Limits"), words("Actions")],
+                t!("For each of them on its own."),
+                &[words(t!("For", in "whom a limit is for")), words(t!("Limits")), words(t!("Actions"))],
                 rows,
             )}
         </section>
@@ -228,22 +247,22 @@ fn class_limits(plan: &PlanView, is_operator: bool, at: DateTime<Utc>, format: &
 /// What a class of a plan is called.
 fn each(class: Class) -> &'static str {
     match class {
-        Class::Tenant => "Each tenant as a whole",
-        Class::User => "Each user",
-        Class::EndUser => "Each end user",
-        Class::Key => "Each key",
+        Class::Tenant => t!("Each tenant as a whole"),
+        Class::User => t!("Each user"),
+        Class::EndUser => t!("Each end user"),
+        Class::Key => t!("Each key"),
     }
 }
 
 fn listed(limits: &[Limit], at: DateTime<Utc>, format: &Format) -> AnyView {
     if limits.is_empty() {
-        return view! { <span class="quiet">"none"</span> }.into_any();
+        return view! { <span class="quiet">{t!("none")}</span> }.into_any();
     }
     let lines = limits
         .iter()
         .map(|limit| {
             let value = limits::value_in_force(limit, at, format);
-            view! { <li>{format!("{}: ", limits::slot_name(&limit.slot()))} {value}</li> }
+            view! { <li>{tv!("{limit}: {value}", limit = limits::slot_name(&limit.slot()), value)}</li> }
         })
         .collect_view();
     view! { <ul class="plain-list">{lines}</ul> }.into_any()
@@ -252,8 +271,8 @@ fn listed(limits: &[Limit], at: DateTime<Utc>, format: &Format) -> AnyView {
 fn tenants(plan: &PlanView) -> AnyView {
     let body = if plan.tenants.is_empty() {
         table::empty(
-            "No tenant is on this plan yet. Choose it on a tenant's page.",
-            view! { <a class="button" href="/tenants">"Go to the tenants"</a> }.into_any(),
+            t!("No tenant is on this plan yet. Choose it on a tenant's page."),
+            view! { <a class="button" href="/tenants">{t!("Go to the tenants")}</a> }.into_any(),
         )
     } else {
         let items = plan
@@ -265,17 +284,14 @@ fn tenants(plan: &PlanView) -> AnyView {
             })
             .collect_view();
         let more = (plan.row.tenants > PLAN_TENANTS_MAX.unsigned_abs())
-            .then(|| view! { <p class="quiet">{format!("The first {PLAN_TENANTS_MAX} by name.")}</p> });
+            .then(|| view! { <p class="quiet">{t!("The first {most} by name.", most = PLAN_TENANTS_MAX)}</p> });
         view! {
             <ul class="plain-list">{items}</ul>
             {more}
         }
         .into_any()
     };
-    let heading = format!(
-        "{} on this plan",
-        format::counted(plan.row.tenants, "tenant", "tenants")
-    );
+    let heading = tn!(plan.row.tenants, "{n} tenant on this plan", "{n} tenants on this plan");
     view! {
         <section class="card">
             <h2>{heading}</h2>
@@ -287,23 +303,25 @@ fn tenants(plan: &PlanView) -> AnyView {
 
 fn removal(row: &PlanRow) -> AnyView {
     let body = if row.tenants > 0 {
-        view! { <p>"A plan can be removed once no tenant is on it. Give its tenants another plan, or none, first."</p> }
-            .into_any()
+        let text = t!("A plan can be removed once no tenant is on it. Give its tenants another plan, or none, first.");
+        view! { <p>{text}</p> }.into_any()
     } else {
+        let text = tn!(
+            row.limits,
+            "The plan goes for good, and {n} limit with it. No tenant is on it, so no request is treated otherwise. The audit \
+             log keeps what it was.",
+            "The plan goes for good, and {n} limits with it. No tenant is on it, so no request is treated otherwise. The audit \
+             log keeps what it was."
+        );
+        let remove = t!("Remove {name}", name = row.plan.name);
         view! {
             <details class="steps">
-                <summary>"Remove this plan"</summary>
-                <p>
-                    {format!(
-                        "The plan goes for good, and {} with it. No tenant is on it, so no request is treated otherwise. The audit \
-                         log keeps what it was.",
-                        format::counted(row.limits, "limit", "limits"),
-                    )}
-                </p>
+                <summary>{t!("Remove this plan")}</summary>
+                <p>{text}</p>
                 <form method="post" action=RemovePlan::PATH>
                     <input type="hidden" name="id" value=row.plan.id.to_string() />
                     <input type="hidden" name="version" value=row.version.to_string() />
-                    <button class="button button-danger" type="submit">{format!("Remove {}", row.plan.name)}</button>
+                    <button class="button button-danger" type="submit">{remove}</button>
                 </form>
             </details>
         }
@@ -311,7 +329,7 @@ fn removal(row: &PlanRow) -> AnyView {
     };
     view! {
         <section class="card">
-            <h2>"Remove"</h2>
+            <h2>{t!("Remove")}</h2>
             {body}
         </section>
     }
@@ -356,7 +374,7 @@ pub async fn create_plan(#[server(flatten)] form: PlanForm) -> Result<(), Server
                 .await?;
             Ok::<_, Refused>(Done::say(
                 format!("/plans/{id}"),
-                format!("{} was created. Now set its limits.", draft.name.trim()),
+                t!("{name} was created. Now set its limits.", name = draft.name.trim()),
             ))
         },
     )
@@ -375,7 +393,7 @@ pub async fn edit_plan(#[server(flatten)] form: PlanForm) -> Result<(), ServerFn
             .control
             .edit_plan(visit.actor()?, id, version, &draft, visit.now())
             .await?;
-        Ok::<_, Refused>(Done::say(format!("/plans/{id}"), "Saved."))
+        Ok::<_, Refused>(Done::say(format!("/plans/{id}"), t!("Saved.")))
     })
     .await
 }
@@ -399,7 +417,7 @@ pub async fn remove_plan(#[server(flatten)] form: PlanChoice) -> Result<(), Serv
             .control
             .remove_plan(visit.actor()?, id, version, visit.now())
             .await?;
-        Ok::<_, Refused>(Done::say("/plans", "The plan was removed."))
+        Ok::<_, Refused>(Done::say("/plans", t!("The plan was removed.")))
     })
     .await
 }

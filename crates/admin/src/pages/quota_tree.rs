@@ -12,6 +12,7 @@ use leptos::prelude::*;
 use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format::{self, Format};
+use crate::language;
 use crate::live;
 use crate::page::{self, Page};
 use crate::pages::explain;
@@ -20,20 +21,23 @@ use crate::reading::{counted_by, gauge};
 use crate::shell;
 use crate::table::{self, figures, words};
 use crate::visit::{Visit, Visitor, address};
+use crate::words;
 
 /// The page.
 pub const PATH: &str = "/quota-tree";
 /// From here on a limit among the tightest is marked in the tree, too.
 const MARKED_PERCENT_MIN: f64 = 50.0;
-/// The heading of the list that opens.
-const TENANTS: &str = "Tenants";
 
 /// The installation, or a tenant with its users and keys.
 pub fn view() -> AnyView {
     page::behind_the_door(|visit| async move {
         let visitor = visit.visitor()?;
         let filter = filter(&visit)?;
-        let title = if visitor.is_member() { "My limits" } else { "Quota tree" };
+        let title = if visitor.is_member() {
+            t!("My limits")
+        } else {
+            t!("Quota tree")
+        };
         let content = match visit
             .state
             .control
@@ -57,10 +61,18 @@ pub fn view() -> AnyView {
 pub fn no_figures(error: LiveError) -> AnyView {
     view! {
         <p class="notice notice-warning" role="status">
-            {format!("There are no figures at the moment: {error}.")}
+            {t!("There are no figures at the moment: {reason}.", reason = reason(error))}
         </p>
     }
     .into_any()
+}
+
+fn reason(error: LiveError) -> &'static str {
+    match error {
+        LiveError::NoGateway => t!("this process serves no requests; ask one that does"),
+        LiveError::NotReady => t!("the gateway has not read its policy yet; try again in a second"),
+        LiveError::UnknownKey => t!("the gateway does not know this key; a new one is in force within a second"),
+    }
 }
 
 fn filter(visit: &Visit) -> Result<TreeFilter, PageError> {
@@ -81,7 +93,7 @@ fn address_with(open: Option<TenantId>, find: &str) -> String {
 
 fn refresh(filter: &TreeFilter) -> AnyView {
     let href = address_with(filter.open, &filter.containing);
-    view! { {live::figures()} <noscript><a class="button" href=href>"Refresh"</a></noscript> }.into_any()
+    view! { {live::figures()} <noscript><a class="button" href=href>{t!("Refresh")}</a></noscript> }.into_any()
 }
 
 /// What every list of the page needs to know.
@@ -98,11 +110,13 @@ fn page_of(visit: &Visit, visitor: &Visitor, filter: &TreeFilter, tree: &QuotaTr
         format: &visit.format,
     };
     let lead = match &tree.part {
-        TreePart::Installation { .. } => "What every limit says now. The tightest one on a request's way decides.",
-        TreePart::Tenant { .. } => "What the limits of this tenant, its users and its keys say now.",
-        TreePart::Own { .. } => "What the limits on you and your keys say now.",
+        TreePart::Installation { .. } => {
+            t!("What every limit says now. The tightest one on a request's way decides.")
+        }
+        TreePart::Tenant { .. } => t!("What the limits of this tenant, its users and its keys say now."),
+        TreePart::Own { .. } => t!("What the limits on you and your keys say now."),
     };
-    let as_of = format!("As of {}.", visit.format.time(tree.at));
+    let as_of = t!("As of {time}.", time = visit.format.time(tree.at));
     let body = match &tree.part {
         TreePart::Installation {
             global,
@@ -110,9 +124,20 @@ fn page_of(visit: &Visit, visitor: &Visitor, filter: &TreeFilter, tree: &QuotaTr
             upstreams,
             tenants,
         } => view! {
-            {shown.section("Installation and models", "", &shown.with_root(global, models), filter)}
-            {shown.section("Upstreams", "No upstream has limits yet. The account limits that your provider states belong here.", upstreams, filter)}
-            {shown.section(TENANTS, "No tenant yet. Make one and give it limits; its users and keys appear below it.", tenants, filter)}
+            {shown.section(t!("Installation and models"), "", &shown.with_root(global, models), filter)}
+            {shown.section(
+                t!("Upstreams"),
+                t!("No upstream has limits yet. The account limits that your provider states belong here."),
+                upstreams,
+                filter,
+            )}
+            {shown.section_with(
+                t!("Tenants"),
+                t!("No tenant yet. Make one and give it limits; its users and keys appear below it."),
+                shown.new_tenant(),
+                tenants,
+                filter,
+            )}
         }
         .into_any(),
         TreePart::Tenant {
@@ -124,20 +149,21 @@ fn page_of(visit: &Visit, visitor: &Visitor, filter: &TreeFilter, tree: &QuotaTr
             <section class="card">
                 <ul class="nodes">{shown.node(tenant, true)}</ul>
             </section>
-            {shown.section("Users", "No user of this tenant has limits yet.", users, filter)}
-            {shown.section("Keys", "No key of this tenant has limits yet.", keys, filter)}
+            {shown.section(t!("Users"), t!("No user of this tenant has limits yet."), users, filter)}
+            {shown.section(t!("Keys"), t!("No key of this tenant has limits yet."), keys, filter)}
             {shown.classes(&tenant.scope, sources)}
         }
         .into_any(),
         TreePart::Own { users, keys } => view! {
-            {shown.section("You", "You have no limits of your own.", users, filter)}
-            {shown.section("Your keys", "None of your keys has limits of its own.", keys, filter)}
+            {shown.section(t!("You"), t!("You have no limits of your own."), users, filter)}
+            {shown.section(t!("Your keys"), t!("None of your keys has limits of its own."), keys, filter)}
         }
         .into_any(),
     };
     let heading = match &tree.part {
         TreePart::Tenant { tenant, .. } if visitor.sees_everything() => {
-            view! { <p><a href=PATH>"The whole tree"</a> {format!(" › {}", tenant.name)}</p> }.into_any()
+            let name = language::text(&tenant.name);
+            view! { <p><a href=PATH>{t!("The whole tree")}</a> {format!(" › {name}")}</p> }.into_any()
         }
         _ => ().into_any(),
     };
@@ -154,9 +180,9 @@ fn page_of(visit: &Visit, visitor: &Visitor, filter: &TreeFilter, tree: &QuotaTr
 fn search(filter: &TreeFilter, part: &TreePart) -> AnyView {
     let form = Filled::<()>::blank(());
     let label = match part {
-        TreePart::Installation { .. } => "Models, upstreams and tenants by name",
-        TreePart::Tenant { .. } => "Users and keys by name",
-        TreePart::Own { .. } => "Keys by name",
+        TreePart::Installation { .. } => t!("Models, upstreams and tenants by name"),
+        TreePart::Tenant { .. } => t!("Users and keys by name"),
+        TreePart::Own { .. } => t!("Keys by name"),
     };
     let open = filter.open.map(|tenant| {
         let scope = Scope::Tenant(tenant).to_string();
@@ -164,14 +190,14 @@ fn search(filter: &TreeFilter, part: &TreePart) -> AnyView {
     });
     let all = (!filter.containing.is_empty()).then(|| {
         let href = address_with(filter.open, "");
-        view! { <a class="button" href=href>"Show all"</a> }
+        view! { <a class="button" href=href>{t!("Show all")}</a> }
     });
     view! {
         <form class="filters" method="get" action=PATH>
             {open} {form.text(Field::new("find", label), &filter.containing)}
             <div class="actions">
                 <button class="button" type="submit">
-                    "Find"
+                    {t!("Find")}
                 </button>
                 {all}
             </div>
@@ -192,11 +218,15 @@ impl Shown<'_> {
     fn tightest(&self) -> AnyView {
         let tree = self.tree;
         let unread = (tree.unread > 0).then(|| {
-            let more = format::counted(tree.unread as u64, "node", "nodes");
-            view! { <p class="quiet">{format!("{more} more were not read. Find them by name.")}</p> }
+            let text = tn!(
+                tree.unread as u64,
+                "{n} node more were not read. Find them by name.",
+                "{n} nodes more were not read. Find them by name."
+            );
+            view! { <p class="quiet">{text}</p> }
         });
         let body = if tree.tightest.is_empty() {
-            table::empty("Nothing is in use at the moment.", ().into_any())
+            table::empty(t!("Nothing is in use at the moment."), ().into_any())
         } else {
             let gauges = tree
                 .tightest
@@ -215,7 +245,7 @@ impl Shown<'_> {
         };
         view! {
             <section class="card">
-                <h2>"Tightest now"</h2>
+                <h2>{t!("Tightest now")}</h2>
                 {body}
                 {unread}
             </section>
@@ -228,24 +258,41 @@ impl Shown<'_> {
             Scope::Tenant(tenant) => address_with(Some(*tenant), ""),
             scope => address_of(&Target::Node(scope.clone())),
         };
-        view! { <a href=href>{tight.name.clone()}</a> ": " }.into_any()
+        view! { <a href=href>{language::text(&tight.name)}</a> }.into_any()
+    }
+
+    /// The next step where there is no tenant.
+    fn new_tenant(&self) -> AnyView {
+        self.visitor
+            .is_operator()
+            .then(|| view! { <a class="button button-primary" href="/tenants/new">{t!("New tenant")}</a> })
+            .into_any()
     }
 
     fn section(&self, heading: &'static str, empty: &'static str, nodes: &Nodes, filter: &TreeFilter) -> AnyView {
-        let next_step = (heading == TENANTS && self.visitor.is_operator())
-            .then(|| view! { <a class="button button-primary" href="/tenants/new">"New tenant"</a> });
+        self.section_with(heading, empty, ().into_any(), nodes, filter)
+    }
+
+    fn section_with(
+        &self,
+        heading: &'static str,
+        empty: &'static str,
+        next_step: AnyView,
+        nodes: &Nodes,
+        filter: &TreeFilter,
+    ) -> AnyView {
         let body = if nodes.shown.is_empty() {
             let text = match filter.containing.is_empty() {
                 true => empty.to_owned(),
-                false => format!("None has “{}” in its name.", filter.containing),
+                false => t!("None has “{text}” in its name.", text = filter.containing),
             };
-            table::empty(text, next_step.into_any())
+            table::empty(text, next_step)
         } else {
             let items = nodes.shown.iter().map(|node| self.node(node, false)).collect_view();
             view! { <ul class="nodes">{items}</ul> }.into_any()
         };
         let more = (nodes.left_out > 0).then(|| {
-            let text = format!("{} more. Find them by name.", format::count(nodes.left_out as u64));
+            let text = t!("{n} more. Find them by name.", n = format::count(nodes.left_out as u64));
             view! { <p class="quiet">{text}</p> }
         });
         view! {
@@ -277,17 +324,16 @@ impl Shown<'_> {
             Scope::Tenant(tenant) if !is_open => Some(address_with(Some(*tenant), "")),
             _ => None,
         };
-        let name = node.name.clone();
-        let name = match &opened {
-            Some(href) => view! { <a href=href.clone()>{name}</a> }.into_any(),
-            None => name.into_any(),
+        let name = language::text(&node.name);
+        let heading = match &opened {
+            Some(href) => view! { <a href=href.clone()>{name.clone()}</a> }.into_any(),
+            None => name.clone().into_any(),
         };
-        let users_and_keys = opened.map(|href| view! { <a href=href>"Users and keys"</a> });
+        let remark = node.remark.as_ref().map(language::text).unwrap_or_default();
+        let users_and_keys = opened.map(|href| view! { <a href=href>{t!("Users and keys")}</a> });
         // Accessible names begin with what one reads.
-        let (of_limits, of_explain) = (
-            format!("Limits of {}", node.name),
-            format!("Explain requests of {}", node.name),
-        );
+        let of_limits = t!("Limits of {name}", name);
+        let of_explain = t!("Explain requests of {name}", name);
         let warnings = node
             .oversubscribed
             .iter()
@@ -296,11 +342,11 @@ impl Shown<'_> {
         view! {
             <li class="node">
                 <div class="node-head">
-                    <h3>{name} " " <small>{node.remark.clone()}</small></h3>
+                    <h3>{heading} " " <small>{remark}</small></h3>
                     <p class="node-links">
                         {users_and_keys}
-                        <a href=address_of(&Target::Node(node.scope.clone())) aria-label=of_limits>"Limits"</a>
-                        <a href=explain::address_for(&node.scope, &node.name) aria-label=of_explain>"Explain"</a>
+                        <a href=address_of(&Target::Node(node.scope.clone())) aria-label=of_limits>{t!("Limits")}</a>
+                        <a href=explain::address_for(&node.scope, &name) aria-label=of_explain>{t!("Explain")}</a>
                     </p>
                 </div>
                 {warnings}
@@ -312,9 +358,9 @@ impl Shown<'_> {
 
     fn without_limits(&self, scope: &Scope) -> &'static str {
         match scope {
-            Scope::Global => "No limit holds for everybody together.",
-            Scope::Tenant(_) => "No limits, neither of its own nor of a plan.",
-            _ => "No limits.",
+            Scope::Global => t!("No limit holds for everybody together."),
+            Scope::Tenant(_) => t!("No limits, neither of its own nor of a plan."),
+            _ => t!("No limits."),
         }
     }
 
@@ -327,27 +373,32 @@ impl Shown<'_> {
             .iter()
             .filter(|of| of.class != Class::Tenant)
             .flat_map(|of| {
-                let own = of.own.iter().map(|limit| (of.class, limit, "tenant"));
-                own.chain(of.from_plan().map(|limit| (of.class, limit, "plan")))
+                let own = of.own.iter().map(|limit| (of.class, limit, t!("tenant")));
+                own.chain(of.from_plan().map(|limit| (of.class, limit, t!("plan"))))
             })
             .map(|(class, limit, from)| self.class_row(*id, class, limit, from))
             .collect();
         let links = [Class::User, Class::EndUser, Class::Key].map(|class| {
             let href = address_of(&Target::OfTenant(*id, class));
-            view! { <a class="button" href=href>{format!("Limits of each {}", format::words(class.as_str()))}</a> }
+            view! { <a class="button" href=href>{t!("Limits of each {class}", class = words::class(class))}</a> }
         });
         let body = if rows.is_empty() {
-            table::empty("There are no limits for each user or key.", ().into_any())
+            table::empty(t!("There are no limits for each user or key."), ().into_any())
         } else {
             table::table(
-                "One that has a limit of its own keeps that instead.",
-                &[words("For each"), words("Limit"), figures("Value"), words("Set by")],
+                t!("One that has a limit of its own keeps that instead."),
+                &[
+                    words(t!("For each")),
+                    words(t!("Limit")),
+                    figures(t!("Value")),
+                    words(t!("Set by")),
+                ],
                 rows,
             )
         };
         view! {
             <section class="card">
-                <h2>"For each user and key"</h2>
+                <h2>{t!("For each user and key")}</h2>
                 {body}
                 <p class="actions">{links.collect_view()}</p>
             </section>
@@ -359,7 +410,7 @@ impl Shown<'_> {
         let href = address_of(&Target::OfTenant(tenant, class));
         view! {
             <tr>
-                <th scope="row"><a href=href>{format::words(class.as_str())}</a></th>
+                <th scope="row"><a href=href>{words::class(class)}</a></th>
                 <td>{slot_name(&limit.slot())}</td>
                 <td class="number">{value_in_force(limit, self.tree.at, self.format)}</td>
                 <td>{from}</td>
@@ -375,19 +426,20 @@ fn is_tight(tight: &&TightLimit) -> bool {
 }
 
 fn oversubscribed(found: &Oversubscription, format: &Format) -> AnyView {
-    let (one, many) = match found.each {
-        Class::Tenant => ("tenant", "tenants"),
-        Class::User => ("user", "users"),
-        Class::EndUser => ("end user", "end users"),
-        Class::Key => ("key", "keys"),
+    let count = found.children_count;
+    let children = match found.each {
+        Class::Tenant => tn!(count, "{n} tenant", "{n} tenants"),
+        Class::User => tn!(count, "{n} user", "{n} users"),
+        Class::EndUser => tn!(count, "{n} end user", "{n} end users"),
+        Class::Key => tn!(count, "{n} key", "{n} keys"),
     };
     let dimension = found.slot.dimension;
-    let text = format!(
-        "{}: {} may use {} together, more than the {} here.",
-        slot_name(&found.slot),
-        format::counted(found.children_count, one, many),
-        value_text(dimension, found.children_sum, format),
-        value_text(dimension, found.parent_value, format),
+    let text = t!(
+        "{limit}: {children} may use {sum} together, more than the {value} here.",
+        limit = slot_name(&found.slot),
+        children,
+        sum = value_text(dimension, found.children_sum, format),
+        value = value_text(dimension, found.parent_value, format),
     );
     view! { <p class="notice notice-warning">{text}</p> }.into_any()
 }

@@ -28,6 +28,7 @@ use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, facts, figures, words};
 use crate::tables::{Column, Listing, Named, by, by_text};
 use crate::visit::{Visit, Visitor};
+use crate::words::priority;
 
 /// Every tenant with what it has spent this month.
 pub fn list() -> AnyView {
@@ -37,19 +38,22 @@ pub fn list() -> AnyView {
         let new = || {
             visitor
                 .is_operator()
-                .then(|| view! { <a class="button button-primary" href="/tenants/new">"New tenant"</a> })
+                .then(|| view! { <a class="button button-primary" href="/tenants/new">{t!("New tenant")}</a> })
         };
         let head = (!tenants.is_empty()).then(new);
         let listed = if tenants.is_empty() {
             table::empty(
-                "No tenants yet. A tenant is an organisation or team with its own people, keys, limits and budgets: make one, give it a \
-                 budget, then issue its first key and invite who runs it.",
+                t!(
+                    "No tenants yet. A tenant is an organisation or team with its own people, keys, limits and budgets: make \
+                    one, give it a budget, then issue its first key and invite who runs it."
+                ),
                 new().into_any(),
             )
         } else {
-            let caption = format!(
-                "{}, with what they have spent this month.",
-                format::counted(tenants.len() as u64, "tenant", "tenants")
+            let caption = tn!(
+                tenants.len() as u64,
+                "{n} tenant, with what they have spent this month.",
+                "{n} tenants, with what they have spent this month."
             );
             let listing = Listing::new(&visit, columns(visit.now()), tenants, &[], |tenant| {
                 let plan = tenant.row.plan_name.as_deref().unwrap_or_default();
@@ -64,11 +68,17 @@ pub fn list() -> AnyView {
                 |tenant| row(tenant, visit.now(), &visit.format),
             )
         };
+        let title = if visitor.is_manager() {
+            t!("My tenant")
+        } else {
+            t!("Tenants")
+        };
+        let lead = t!("Who uses the gateway, and how much they may spend.");
         let content = view! {
-            {shell::page_head(if visitor.is_manager() { "My tenant" } else { "Tenants" }, "Who uses the gateway, and how much they may spend.", head.into_any())}
+            {shell::page_head(title, lead, head.into_any())}
             {listed}
         };
-        Ok(Page::new("Tenants", content.into_any()))
+        Ok(Page::new(t!("Tenants"), content.into_any()))
     })
 }
 
@@ -79,27 +89,34 @@ fn columns(at: DateTime<Utc>) -> Vec<Column<TenantSummary>> {
         format::percent(tenant.spent.cost.0, value)
     };
     vec![
-        by_text(words("Name"), "name", |tenant: &TenantSummary| &tenant.row.tenant.name).natural(),
-        by(words("State"), "state", |one: &TenantSummary, other| {
+        by_text(words(t!("Name")), "name", |tenant: &TenantSummary| {
+            &tenant.row.tenant.name
+        })
+        .natural(),
+        by(words(t!("State")), "state", |one: &TenantSummary, other| {
             let is_suspended = |tenant: &TenantSummary| tenant.row.tenant.suspended_at.is_some();
             is_suspended(one).cmp(&is_suspended(other))
         }),
-        by_text(words("Plan"), "plan", |tenant| {
+        by_text(words(t!("Plan")), "plan", |tenant| {
             tenant.row.plan_name.as_deref().unwrap_or_default()
         }),
-        by(words("Highest priority"), "priority", |one: &TenantSummary, other| {
-            one.row
-                .priority_ceiling_in_force
-                .cmp(&other.row.priority_ceiling_in_force)
-        }),
-        by(figures("Spent"), "spent", |one: &TenantSummary, other| {
+        by(
+            words(t!("Highest priority")),
+            "priority",
+            |one: &TenantSummary, other| {
+                one.row
+                    .priority_ceiling_in_force
+                    .cmp(&other.row.priority_ceiling_in_force)
+            },
+        ),
+        by(figures(t!("Spent")), "spent", |one: &TenantSummary, other| {
             one.spent.cost.cmp(&other.spent.cost)
         }),
-        by(figures("Budget"), "budget", move |one, other| {
+        by(figures(t!("Budget")), "budget", move |one, other| {
             budget(one).cmp(&budget(other))
         }),
-        by(words("Used"), "used", move |one, other| used(one).cmp(&used(other))),
-        by(figures("Tokens"), "tokens", |one: &TenantSummary, other| {
+        by(words(t!("Used")), "used", move |one, other| used(one).cmp(&used(other))),
+        by(figures(t!("Tokens")), "tokens", |one: &TenantSummary, other| {
             one.spent.tokens.cmp(&other.spent.tokens)
         }),
     ]
@@ -112,7 +129,7 @@ fn row(summary: &TenantSummary, at: DateTime<Utc>, format: &Format) -> AnyView {
     let used = budget.map(|budget| limits::used(budget, summary.spent.cost.0, &tenant.name, at));
     let budget = match budget {
         Some(budget) => limits::value_in_force(budget, at, format),
-        None => "none".into_any(),
+        None => t!("none").into_any(),
     };
     view! {
         <tr>
@@ -120,8 +137,8 @@ fn row(summary: &TenantSummary, at: DateTime<Utc>, format: &Format) -> AnyView {
                 <a href=href>{tenant.name.clone()}</a>
             </th>
             <td>{state(tenant)}</td>
-            <td>{summary.row.plan_name.clone().unwrap_or_else(|| "none".to_owned())}</td>
-            <td>{summary.row.priority_ceiling_in_force.as_str()}</td>
+            <td>{summary.row.plan_name.clone().unwrap_or_else(|| t!("none").to_owned())}</td>
+            <td>{priority(summary.row.priority_ceiling_in_force)}</td>
             <td class="number">{format.money(summary.spent.cost)}</td>
             <td class="number">{budget}</td>
             <td>{used}</td>
@@ -133,9 +150,9 @@ fn row(summary: &TenantSummary, at: DateTime<Utc>, format: &Format) -> AnyView {
 
 fn state(tenant: &Tenant) -> AnyView {
     if tenant.suspended_at.is_some() {
-        badge("suspended", Tone::Bad)
+        badge(t!("suspended"), Tone::Bad)
     } else {
-        badge("active", Tone::Good)
+        badge(t!("active"), Tone::Good)
     }
 }
 
@@ -148,20 +165,21 @@ pub fn new() -> AnyView {
         }
         let plans = visit.state.control.plans(&visitor.actor).await?;
         let form = Filled::new(visit.draft.clone(), CreateTenant::PATH, TenantForm::default);
+        let lead = t!("An organisation or team with its own people, keys, limits and budgets.");
         let content = view! {
-            {shell::page_head("New tenant", "An organisation or team with its own people, keys, limits and budgets.", ().into_any())}
+            {shell::page_head(t!("New tenant"), lead, ().into_any())}
             <section class="card">
                 {form.summary()}
                 <form class="form" method="post" action=CreateTenant::PATH>
                     {tenant_fields(&form, &plans, &visit.format, false)}
                     <div class="actions">
-                        <button class="button button-primary" type="submit">"Create tenant"</button>
-                        <a class="button" href="/tenants">"Cancel"</a>
+                        <button class="button button-primary" type="submit">{t!("Create tenant")}</button>
+                        <a class="button" href="/tenants">{t!("Cancel")}</a>
                     </div>
                 </form>
             </section>
         };
-        Ok(Page::new("New tenant", content.into_any()))
+        Ok(Page::new(t!("New tenant"), content.into_any()))
     })
 }
 
@@ -205,7 +223,7 @@ async fn preview(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Resul
     let target = Target::Node(Scope::Tenant(id));
     let confirm = Confirm {
         target: &target,
-        name: &format!("the tenant {}", tenant.row.tenant.name),
+        name: &t!("the tenant {name}", name = tenant.row.tenant.name),
         preview: &preview,
         others: other_changes(tenant, &draft, &plans),
         spent: Some(tenant.spent),
@@ -218,22 +236,21 @@ fn other_changes(tenant: &TenantView, draft: &TenantDraft, plans: &[PlanRow]) ->
     let row = &tenant.row.tenant;
     let plan = |id: Option<PlanId>| {
         let found = plans.iter().find(|row| Some(row.plan.id) == id);
-        found.map_or("none".to_owned(), |row| row.plan.name.clone())
+        found.map_or_else(|| t!("none").to_owned(), |row| row.plan.name.clone())
     };
-    let ceiling = |ceiling: Option<Priority>| ceiling.map_or("the plan's, or high", Priority::as_str).to_owned();
-    let yes = |is_so: bool| if is_so { "yes" } else { "no" }.to_owned();
+    let ceiling = |ceiling: Option<Priority>| ceiling.map_or(t!("the plan's, or high"), priority).to_owned();
     [
-        ("Name", row.name.clone(), draft.name.trim().to_owned()),
-        ("Plan", plan(row.plan_id), plan(draft.plan_id)),
+        (t!("Name"), row.name.clone(), draft.name.trim().to_owned()),
+        (t!("Plan"), plan(row.plan_id), plan(draft.plan_id)),
         (
-            "Highest priority",
+            t!("Highest priority"),
             ceiling(row.priority_ceiling),
             ceiling(draft.priority_ceiling),
         ),
         (
-            "Strict budgets",
-            yes(row.has_strict_budgets),
-            yes(draft.has_strict_budgets),
+            t!("Strict budgets"),
+            yes(row.has_strict_budgets).to_owned(),
+            yes(draft.has_strict_budgets).to_owned(),
         ),
     ]
     .into_iter()
@@ -241,16 +258,20 @@ fn other_changes(tenant: &TenantView, draft: &TenantDraft, plans: &[PlanRow]) ->
     .collect()
 }
 
+fn yes(is_so: bool) -> &'static str {
+    if is_so { t!("yes") } else { t!("no") }
+}
+
 fn links(id: TenantId, visitor: &Visitor) -> AnyView {
     let keys = format!("/keys?tenant={id}");
     let ledger = format!("/ledger?tenant={id}");
     let issue = visitor.issues_keys().then(|| {
         let href = format!("/keys/new?tenant={id}");
-        view! { <a class="button button-primary" href=href>"Issue a key"</a> }
+        view! { <a class="button button-primary" href=href>{t!("Issue a key")}</a> }
     });
     view! {
-        <a class="button" href=keys>"Keys"</a>
-        <a class="button" href=ledger>"Ledger"</a>
+        <a class="button" href=keys>{t!("Keys")}</a>
+        <a class="button" href=ledger>{t!("Ledger")}</a>
         {audit::history_of_target(visitor, &Target::Node(Scope::Tenant(id)))}
         {issue}
     }
@@ -261,7 +282,7 @@ fn links(id: TenantId, visitor: &Visitor) -> AnyView {
 async fn sources(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Result<AnyView, PageError> {
     let id = tenant.row.tenant.id;
     let sources = visit.state.control.limit_sources(&visitor.actor, id).await?;
-    let plan = tenant.row.plan_name.as_deref().unwrap_or("the plan");
+    let plan = tenant.row.plan_name.as_deref().unwrap_or(t!("the plan"));
     let rows: Vec<AnyView> = sources
         .iter()
         .flat_map(|source| source_rows(source, plan, visit))
@@ -271,36 +292,41 @@ async fn sources(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Resul
         .map(|source| {
             let href = limits::address_of(&target_of(id, source.class));
             let text = match source.class {
-                Class::Tenant => "All limits of the tenant",
-                Class::User => "Limits of each user",
-                Class::EndUser => "Limits of each end user",
-                Class::Key => "Limits of each key",
+                Class::Tenant => t!("All limits of the tenant"),
+                Class::User => t!("Limits of each user"),
+                Class::EndUser => t!("Limits of each end user"),
+                Class::Key => t!("Limits of each key"),
             };
             view! { <a class="button" href=href>{text}</a> }
         })
         .collect_view();
     let plan_page = match tenant.row.tenant.plan_id {
         Some(plan_id) if visitor.sees_everything() => {
-            view! { " " <a href=format!("/plans/{plan_id}")>{format!("The plan {plan}")}</a> }.into_any()
+            view! { " " <a href=format!("/plans/{plan_id}")>{t!("The plan {plan}", plan)}</a> }.into_any()
         }
         _ => ().into_any(),
     };
     let listed = if rows.is_empty() {
         table::empty(
-            "Nothing is limited here yet, beyond what holds for the whole installation and its models.",
+            t!("Nothing is limited here yet, beyond what holds for the whole installation and its models."),
             ().into_any(),
         )
     } else {
         table::table(
-            "Its own limits replace those of its plan, one by one.",
-            &[words("For"), words("Limit"), figures("Value"), words("From")],
+            t!("Its own limits replace those of its plan, one by one."),
+            &[
+                words(t!("For", in "whom a limit is for")),
+                words(t!("Limit")),
+                figures(t!("Value")),
+                words(t!("From", in "where a limit comes from")),
+            ],
             rows,
         )
     };
     Ok(view! {
         <section class="card">
             <div class="card-head">
-                <h2>"Limits in force"</h2>
+                <h2>{t!("Limits in force")}</h2>
                 {plan_page}
             </div>
             {listed}
@@ -313,14 +339,14 @@ async fn sources(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Resul
 fn source_rows(source: &LimitSources, plan: &str, visit: &Visit) -> Vec<AnyView> {
     let (at, format) = (visit.now(), &visit.format);
     let class = match source.class {
-        Class::Tenant => "the tenant",
-        Class::User => "each user",
-        Class::EndUser => "each end user",
-        Class::Key => "each key",
+        Class::Tenant => t!("the tenant"),
+        Class::User => t!("each user"),
+        Class::EndUser => t!("each end user"),
+        Class::Key => t!("each key"),
     };
     let value = |limit: &Limit| limits::value_text(limit.dimension, limit.value_at(at), format);
     let row = |limit: &Limit, from: String| {
-        let rehearsed = (limit.mode == Mode::Rehearse).then(|| view! { " " {badge("rehearsed", Tone::Warning)} });
+        let rehearsed = (limit.mode == Mode::Rehearse).then(|| view! { " " {badge(t!("rehearsed"), Tone::Warning)} });
         view! {
             <tr>
                 <td>{class}</td>
@@ -333,8 +359,12 @@ fn source_rows(source: &LimitSources, plan: &str, visit: &Visit) -> Vec<AnyView>
     };
     let own = source.own.iter().map(|limit| {
         let from = match source.replaced_by(limit) {
-            Some(replaced) => format!("its own, in place of {} from {plan}", value(replaced)),
-            None => "its own".to_owned(),
+            Some(replaced) => t!(
+                "its own, in place of {value} from {plan}",
+                value = value(replaced),
+                plan
+            ),
+            None => t!("its own").to_owned(),
         };
         row(limit, from)
     });
@@ -356,20 +386,20 @@ fn spent(tenant: &TenantView, at: DateTime<Utc>, format: &Format) -> AnyView {
         let budget = budgets.find(|limit| is_plain(limit, dimension))?;
         Some(limits::used_of(budget, spent, label, at, format))
     };
-    let cost_budget = budget(Dimension::BudgetCost, cost.0, "Budget");
-    let token_budget = budget(Dimension::BudgetTokens, tokens, "Token budget");
+    let cost_budget = budget(Dimension::BudgetCost, cost.0, t!("Budget"));
+    let token_budget = budget(Dimension::BudgetTokens, tokens, t!("Token budget"));
     view! {
         <dl class="stats">
             <div class="stat">
-                <dt>"Spent this month"</dt>
+                <dt>{t!("Spent this month")}</dt>
                 <dd><span class="figure">{format.money(cost)}</span> {cost_budget}</dd>
             </div>
             <div class="stat">
-                <dt>"Tokens this month"</dt>
+                <dt>{t!("Tokens this month")}</dt>
                 <dd><span class="figure">{format::signed_count(tokens)}</span> {token_budget}</dd>
             </div>
             <div class="stat">
-                <dt>"State"</dt>
+                <dt>{t!("State")}</dt>
                 <dd>{state(&tenant.row.tenant)}</dd>
             </div>
         </dl>
@@ -381,18 +411,19 @@ async fn editor(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Result
     let row = &tenant.row;
     let form = Filled::new(visit.draft.clone(), EditTenant::PATH, || TenantForm::of(tenant));
     if !visitor.is_operator() {
-        let ceiling = row.priority_ceiling_in_force.as_str();
-        let strict = if row.tenant.has_strict_budgets { "yes" } else { "no" };
+        let ceiling = priority(row.priority_ceiling_in_force);
+        let strict = yes(row.tenant.has_strict_budgets);
+        let plan = row.plan_name.clone().unwrap_or_else(|| t!("none").to_owned());
         return Ok(view! {
             <section class="card">
-                <h2>"Limits and budgets"</h2>
+                <h2>{t!("Limits and budgets")}</h2>
                 {facts(vec![
-                    ("Highest priority", ceiling.into_any()),
-                    ("Strict budgets", strict.into_any()),
-                    ("Plan", row.plan_name.clone().unwrap_or_else(|| "none".to_owned()).into_any()),
+                    (t!("Highest priority"), ceiling.into_any()),
+                    (t!("Strict budgets"), strict.into_any()),
+                    (t!("Plan"), plan.into_any()),
                 ])}
                 <div class="form">{limits::fields(&form, &form.values.limits, &visit.format, true)}</div>
-                <p class="quiet">"Only operators change these."</p>
+                <p class="quiet">{t!("Only operators change these.")}</p>
             </section>
         }
         .into_any());
@@ -409,9 +440,9 @@ async fn editor(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Result
                 <input type="hidden" name="versions" value=versions />
                 {tenant_fields(&form, &plans, &visit.format, true)}
                 <div class="actions">
-                    <button class="button button-primary" type="submit">"Save"</button>
+                    <button class="button button-primary" type="submit">{t!("Save")}</button>
                 </div>
-                <p class="quiet">"Changes are in force on every gateway within a second."</p>
+                <p class="quiet">{t!("Changes are in force on every gateway within a second.")}</p>
             </form>
         </section>
     }
@@ -420,34 +451,35 @@ async fn editor(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Result
 
 fn tenant_fields(form: &Filled<TenantForm>, plans: &[PlanRow], format: &Format, exists: bool) -> AnyView {
     let values = &form.values;
-    let plan_choices = std::iter::once((String::new(), "No plan".to_owned()))
+    let plan_choices = std::iter::once((String::new(), t!("No plan").to_owned()))
         .chain(plans.iter().map(|row| (row.plan.id.to_string(), row.plan.name.clone())))
         .collect();
     let plan = (!plans.is_empty()).then(|| {
-        let field =
-            Field::new("plan_id", "Plan").hint("Its limits and priority hold where this tenant has none of its own.");
+        let field = Field::new("plan_id", t!("Plan")).hint(t!(
+            "Its limits and priority hold where this tenant has none of its own."
+        ));
         form.select(field, &values.plan_id, plan_choices)
     });
-    let ceilings = std::iter::once((String::new(), "The plan's, or high".to_owned()))
-        .chain(Priority::ALL.map(|priority| (priority.as_str().to_owned(), priority.as_str().to_owned())))
+    let ceilings = std::iter::once((String::new(), t!("The plan's, or high").to_owned()))
+        .chain(Priority::ALL.map(|ceiling| (ceiling.as_str().to_owned(), priority(ceiling).to_owned())))
         .collect();
-    let name = Field::new("name", "Name").required();
-    let name = if exists { name } else { name.placeholder("Research") };
+    let name = Field::new("name", t!("Name")).required();
+    let name = if exists { name } else { name.placeholder(t!("Research")) };
     view! {
         <fieldset>
-            <legend>"Tenant"</legend>
+            <legend>{t!("Tenant")}</legend>
             {form.text(name, &values.name)}
             <div class="field-row">
                 {plan}
                 {form.select(
-                    Field::new("priority_ceiling", "Highest priority").hint("Its keys never run above it."),
+                    Field::new("priority_ceiling", t!("Highest priority")).hint(t!("Its keys never run above it.")),
                     &values.priority_ceiling,
                     ceilings,
                 )}
             </div>
             {form.check(
-                Field::new("has_strict_budgets", "Strict budgets")
-                    .hint("Requests that state no output cap get one written in, so that a budget is a promise."),
+                Field::new("has_strict_budgets", t!("Strict budgets"))
+                    .hint(t!("Requests that state no output cap get one written in, so that a budget is a promise.")),
                 values.has_strict_budgets == "on",
             )}
         </fieldset>
@@ -461,13 +493,13 @@ fn suspension(tenant: &TenantView) -> AnyView {
     let version = tenant.row.version.to_string();
     let (heading, text) = if tenant.row.tenant.suspended_at.is_some() {
         (
-            "Resume",
-            "All requests of this tenant are refused with tenant_suspended.",
+            t!("Resume", in "a suspended tenant"),
+            t!("All requests of this tenant are refused with tenant_suspended."),
         )
     } else {
         (
-            "Suspend",
-            "Refuses all requests of this tenant until it is resumed. Keys and settings stay.",
+            t!("Suspend"),
+            t!("Refuses all requests of this tenant until it is resumed. Keys and settings stay."),
         )
     };
     let form = if tenant.row.tenant.suspended_at.is_some() {
@@ -475,23 +507,27 @@ fn suspension(tenant: &TenantView) -> AnyView {
             <form method="post" action=ResumeTenant::PATH>
                 <input type="hidden" name="id" value=id />
                 <input type="hidden" name="version" value=version />
-                <button class="button button-primary" type="submit">"Resume tenant"</button>
+                <button class="button button-primary" type="submit">{t!("Resume tenant")}</button>
             </form>
         }
         .into_any()
     } else {
+        let suspend = t!("Suspend {name}", name = tenant.row.tenant.name);
         view! {
             <details class="steps">
-                <summary>"Suspend this tenant"</summary>
+                <summary>{t!("Suspend this tenant")}</summary>
                 <p>
-                    "From the next second on each of its requests is refused with " <code>"tenant_suspended"</code>
-                    ", those that wait for room too. Requests under way end as they would. Its people can still sign in, and its \
-                     keys, limits and budgets stay as they are: resuming it is one press of a button."
+                    {tv!(
+                        "From the next second on each of its requests is refused with {code}, those that wait for room too. \
+                         Requests under way end as they would. Its people can still sign in, and its keys, limits and budgets \
+                         stay as they are: resuming it is one press of a button.",
+                        code = view! { <code>"tenant_suspended"</code> },
+                    )}
                 </p>
                 <form method="post" action=SuspendTenant::PATH>
                     <input type="hidden" name="id" value=id />
                     <input type="hidden" name="version" value=version />
-                    <button class="button button-danger" type="submit">{format!("Suspend {}", tenant.row.tenant.name)}</button>
+                    <button class="button button-danger" type="submit">{suspend}</button>
                 </form>
             </details>
         }
@@ -587,7 +623,7 @@ pub async fn create_tenant(#[server(flatten)] form: TenantForm) -> Result<(), Se
                 .await?;
             Ok::<_, Refused>(Done::say(
                 format!("/tenants/{id}"),
-                format!("{} was created.", draft.name.trim()),
+                t!("{name} was created.", name = draft.name.trim()),
             ))
         },
     )
@@ -617,7 +653,7 @@ pub async fn edit_tenant(#[server(flatten)] form: TenantForm) -> Result<(), Serv
                 }
             }
             control.edit_tenant(actor, id, read, &draft, visit.now()).await?;
-            Ok::<_, Refused>(Done::say(format!("/tenants/{id}"), "Saved."))
+            Ok::<_, Refused>(Done::say(format!("/tenants/{id}"), t!("Saved.")))
         },
     )
     .await
@@ -644,7 +680,7 @@ pub async fn suspend_tenant(#[server(flatten)] form: TenantChoice) -> Result<(),
             .await?;
         Ok::<_, Refused>(Done::say(
             format!("/tenants/{id}"),
-            "Suspended. Its requests are refused within a second.",
+            t!("Suspended. Its requests are refused within a second."),
         ))
     })
     .await
@@ -663,7 +699,7 @@ pub async fn resume_tenant(#[server(flatten)] form: TenantChoice) -> Result<(), 
             .await?;
         Ok::<_, Refused>(Done::say(
             format!("/tenants/{id}"),
-            "Resumed. Its requests are admitted within a second.",
+            t!("Resumed. Its requests are admitted within a second."),
         ))
     })
     .await

@@ -5,6 +5,7 @@ use domain::ids::LimitId;
 use domain::limits::{Dimension, Limit, Mode, Scope, Target};
 use domain::periods::Period;
 use domain::readings::{LiveLimit, Reading as LimitReading};
+use domain::text::Text;
 use uuid::Uuid;
 
 use super::{NODES_SHOWN_MAX, Named, Node, Nodes, Reading, TIGHTEST_SHOWN, tightest};
@@ -17,8 +18,8 @@ fn model(number: usize) -> Scope {
 fn node(number: usize, limits: Vec<LiveLimit>) -> Node {
     Node {
         scope: model(number),
-        name: number.to_string(),
-        remark: String::new(),
+        name: Text::word(number.to_string()),
+        remark: None,
         limits,
         oversubscribed: Vec::new(),
     }
@@ -70,7 +71,10 @@ fn the_fullest_limits_that_can_refuse_come_first() {
     let mut nodes = vec![node(0, vec![rehearsed, unknown, live(0, 100.0), live(10, 0.0)])];
     assert_eq!(tightest(&nodes), []);
     nodes.extend((1..20).map(|number| node(number, vec![live(10, number as f64)])));
-    let names: Vec<String> = tightest(&nodes).into_iter().map(|tight| tight.name).collect();
+    let names: Vec<String> = tightest(&nodes)
+        .into_iter()
+        .map(|tight| tight.name.to_string())
+        .collect();
     assert_eq!(names.len(), TIGHTEST_SHOWN);
     assert_eq!(names, ["19", "18", "17", "16", "15"]);
 }
@@ -84,11 +88,11 @@ fn a_page_shows_so_many_nodes_and_says_how_many_more_there_are() {
 
 #[test]
 fn nodes_are_found_by_name_and_no_more_are_read_than_one_reading_takes() {
-    let named = |name: String| Named::new(Scope::Model(name.as_str().into()), name, "");
+    let named = |name: String| Named::new(Scope::Model(name.as_str().into()), Text::word(name), None);
     let mut reading = Reading::new(" large ");
     reading.want(vec![named("the root".to_owned())], true);
     reading.want(["Large-1", "small-1"].map(|name| named(name.to_owned())).into(), false);
-    let names: Vec<&str> = reading.wanted.iter().map(|node| node.name.as_str()).collect();
+    let names: Vec<String> = reading.wanted.iter().map(|node| node.name.to_string()).collect();
     assert_eq!(names, ["the root", "Large-1"]);
     reading.want(
         (0..SCOPES_READ_MAX)

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::PageError;
 use crate::form::{Field, Filled};
-use crate::format;
 use crate::submit::{Done, Refused, parsed_id, submit};
 use crate::table::facts;
 use crate::visit::{Visit, Visitor};
+use crate::words::priority;
 
 /// What the choice of models says for those that are named.
 const MODELS_CHOSEN: &str = "chosen";
@@ -32,10 +32,10 @@ pub async fn card(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Resu
     };
     Ok(view! {
         <section class="card">
-            <h2>"Keys of people"</h2>
+            <h2>{t!("Keys of people")}</h2>
             <p class="quiet">
-                "What the keys may be that people of this tenant own. Service accounts' keys, which managers issue, are not \
-                 under these rules."
+                {t!("What the keys may be that people of this tenant own. Service accounts' keys, which managers issue, are \
+                     not under these rules.")}
             </p>
             {body}
         </section>
@@ -48,31 +48,31 @@ fn shown(rules: &KeyRules) -> Vec<(&'static str, AnyView)> {
     let or = |text: Option<String>, otherwise: &str| text.unwrap_or_else(|| otherwise.to_owned()).into_any();
     vec![
         (
-            "Keys of one person",
+            t!("Keys of one person"),
             or(
                 rules.keys_per_person.map(|most| most.to_string()),
                 &KEYS_PER_PERSON_MAX.to_string(),
             ),
         ),
         (
-            "Longest life",
+            t!("Longest life"),
             or(
                 rules
                     .months_max
-                    .map(|months| format::counted(u64::from(months), "month", "months")),
-                "not ruled",
+                    .map(|months| tn!(u64::from(months), "{n} month", "{n} months")),
+                t!("not ruled"),
             ),
         ),
         (
-            "Highest priority",
+            t!("Highest priority"),
             or(
-                rules.priority_ceiling.map(|most| most.as_str().to_owned()),
-                "the tenant's",
+                rules.priority_ceiling.map(|most| priority(most).to_owned()),
+                t!("the tenant's"),
             ),
         ),
         (
-            "Models",
-            or(rules.models.as_ref().map(|models| models.join(", ")), "all"),
+            t!("Models"),
+            or(rules.models.as_ref().map(|models| models.join(", ")), t!("all")),
         ),
     ]
 }
@@ -81,8 +81,8 @@ async fn editor(visit: &Visit, visitor: &Visitor, row: &TenantRow) -> Result<Any
     let form = Filled::new(visit.draft.clone(), SetKeyRules::PATH, || KeyRulesForm::of(row));
     let version = form.version(&form.values.version, &row.version.to_string()).to_owned();
     let values = &form.values;
-    let ceilings = std::iter::once((String::new(), "The tenant's".to_owned()))
-        .chain(Priority::ALL.map(|priority| (priority.as_str().to_owned(), priority.as_str().to_owned())))
+    let ceilings = std::iter::once((String::new(), t!("The tenant's").to_owned()))
+        .chain(Priority::ALL.map(|ceiling| (ceiling.as_str().to_owned(), priority(ceiling).to_owned())))
         .collect();
     let models = visit.state.control.models(&visitor.actor, visit.now()).await?;
     let mut names: Vec<String> = models.into_iter().map(|row| row.model.name).collect();
@@ -95,11 +95,11 @@ async fn editor(visit: &Visit, visitor: &Visitor, row: &TenantRow) -> Result<Any
     names.extend(unlisted);
     let chosen = (!names.is_empty()).then(|| {
         let choices = names.into_iter().map(|name| (name.clone(), name)).collect();
-        form.checks(Field::new("models", "Chosen models"), &values.models, choices)
+        form.checks(Field::new("models", t!("Chosen models")), &values.models, choices)
     });
     let access = vec![
-        (String::new(), "All models, those of the future included".to_owned()),
-        (MODELS_CHOSEN.to_owned(), "Only those chosen below".to_owned()),
+        (String::new(), t!("All models, those of the future included").to_owned()),
+        (MODELS_CHOSEN.to_owned(), t!("Only those chosen below").to_owned()),
     ];
     Ok(view! {
         {form.summary()}
@@ -108,31 +108,37 @@ async fn editor(visit: &Visit, visitor: &Visitor, row: &TenantRow) -> Result<Any
             <input type="hidden" name="version" value=version />
             <div class="field-row">
                 {form.text(
-                    Field::new("keys_per_person", "Keys of one person")
+                    Field::new("keys_per_person", t!("Keys of one person"))
                         .whole()
-                        .hint(format!("That can be used at the same time. Empty for {KEYS_PER_PERSON_MAX}; 0 for none.")),
+                        .hint(t!(
+                            "That can be used at the same time. Empty for {most}; 0 for none.",
+                            most = KEYS_PER_PERSON_MAX,
+                        )),
                     &values.keys_per_person,
                 )}
                 {form.text(
-                    Field::new("months_max", "Longest life, in months")
+                    Field::new("months_max", t!("Longest life, in months"))
                         .whole()
-                        .hint(format!("From issue or rotation on, at most {LIFETIME_MONTHS_MAX}. Empty for keys that need not end.")),
+                        .hint(t!(
+                            "From issue or rotation on, at most {most}. Empty for keys that need not end.",
+                            most = LIFETIME_MONTHS_MAX,
+                        )),
                     &values.months_max,
                 )}
                 {form.select(
-                    Field::new("people_priority", "Highest priority"),
+                    Field::new("people_priority", t!("Highest priority")),
                     &values.people_priority,
                     ceilings,
                 )}
             </div>
-            {form.select(Field::new("model_access", "Models"), &values.model_access, access)}
+            {form.select(Field::new("model_access", t!("Models")), &values.model_access, access)}
             {chosen}
             <div class="actions">
-                <button class="button button-primary" type="submit">"Save rules"</button>
+                <button class="button button-primary" type="submit">{t!("Save rules")}</button>
             </div>
             <p class="quiet">
-                "Priority and models hold for all requests within a second, those with older keys included. Number and life \
-                 hold when a key is next issued, changed or rotated."
+                {t!("Priority and models hold for all requests within a second, those with older keys included. Number and \
+                     life hold when a key is next issued, changed or rotated.")}
             </p>
         </form>
     }
@@ -203,7 +209,7 @@ pub async fn set_key_rules(#[server(flatten)] form: KeyRulesForm) -> Result<(), 
             control
                 .set_key_rules(visit.actor()?, id, version, &rules, visit.now())
                 .await?;
-            Ok::<_, Refused>(Done::say(format!("/tenants/{id}"), "Saved."))
+            Ok::<_, Refused>(Done::say(format!("/tenants/{id}"), t!("Saved.")))
         },
     )
     .await
