@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Duration, Utc};
 pub use domain::alerts::{ALERTS_KEPT_DAYS, Alert, AlertEvent, AlertKind};
+use domain::text;
 use serde_json::{Value, json};
 use store::alerts::{self, NewDelivery, WebhookRow};
 pub use store::alerts::{DELIVERIES_MAX, DeliveryRow, OPEN_ALERTS_MAX, PAST_ALERTS_MAX, PastAlertFilter};
@@ -189,7 +190,7 @@ impl Control {
             body: AlertEvent::Test.body(id, now, None),
         };
         if !alerts::insert_test(&mut transaction, &test, now).await? {
-            return Err(ControlError::field("test", "a test is on its way already"));
+            return Err(ControlError::field("test", text!("a test is on its way already")));
         }
         let change = changed("webhook.test", None, None);
         self.note(&mut transaction, actor, now, change).await?;
@@ -232,7 +233,10 @@ fn check_url(fields: &mut Fields, text: &str) -> String {
     const FIELD: &str = "url";
     let text = text.trim();
     if text.chars().count() > WEBHOOK_URL_CHARS_MAX {
-        fields.refuse(FIELD, format!("at most {WEBHOOK_URL_CHARS_MAX} characters"));
+        fields.refuse(
+            FIELD,
+            text!("at most {count} characters", count = WEBHOOK_URL_CHARS_MAX),
+        );
         return text.to_owned();
     }
     let parsed = Url::parse(text)
@@ -241,21 +245,24 @@ fn check_url(fields: &mut Fields, text: &str) -> String {
     let Some(url) = parsed else {
         fields.refuse(
             FIELD,
-            "write a whole address such as https://hooks.example.com/tollgate",
+            text!("write a whole address such as https://hooks.example.com/tollgate"),
         );
         return text.to_owned();
     };
     if url.scheme() == "http" && !is_loopback(&url) {
-        fields.refuse(FIELD, "use https; plain http is for a receiver on this machine only");
+        fields.refuse(
+            FIELD,
+            text!("use https; plain http is for a receiver on this machine only"),
+        );
     }
     if !url.username().is_empty() || url.password().is_some() {
         fields.refuse(
             FIELD,
-            "no name or password in the address; the signature says who sends",
+            text!("no name or password in the address; the signature says who sends"),
         );
     }
     if url.fragment().is_some() {
-        fields.refuse(FIELD, "what follows # is never sent; leave it out");
+        fields.refuse(FIELD, text!("what follows # is never sent; leave it out"));
     }
     url.into()
 }

@@ -3,6 +3,8 @@
 use chrono::{DateTime, Utc};
 use domain::error_chain::chain;
 use domain::ledger::JournalRecord;
+use domain::text;
+use domain::text::Text;
 use serde_json::json;
 use store::quarantine::{self, Resolution};
 pub use store::quarantine::{QUARANTINED_MAX, QuarantineRow};
@@ -13,7 +15,7 @@ use crate::{Actor, Control, ControlError, commit};
 /// The longest note, in characters.
 pub const NOTE_CHARS_MAX: usize = 500;
 /// What is noted of a record that went in.
-const SHIPPED_NOTE: &str = "written to the ledger";
+pub const SHIPPED_NOTE: &str = "written to the ledger";
 
 /// What became of a record that was shipped again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,30 +43,32 @@ impl Control {
         now: DateTime<Utc>,
     ) -> Result<ShippedAgain, ControlError> {
         actor.require_operator()?;
-        let refused = |message: String| ControlError::field("record", message);
+        let refused = |message: Text| ControlError::field("record", message);
         let mut transaction = self.store.begin().await?;
         let row = open_row(quarantine::lock_quarantined(&mut transaction, instance, seq).await?)?;
         if row.is_gap() {
-            return Err(refused(
-                "there is no record to ship: this stands for records that are lost".to_owned(),
-            ));
+            return Err(refused(text!(
+                "there is no record to ship: this stands for records that are lost"
+            )));
         }
         let Some(record) = row.readable() else {
-            return Err(refused(
+            return Err(refused(text!(
                 "this version cannot read the record; a newer one may, or mark it as resolved and book what it says by an \
                  adjustment"
-                    .to_owned(),
-            ));
+            )));
         };
         if matches!(record, JournalRecord::Hold(_)) {
-            return Err(refused(
-                "the beginning of a request is no entry of the ledger: mark it as resolved".to_owned(),
-            ));
+            return Err(refused(text!(
+                "the beginning of a request is no entry of the ledger: mark it as resolved"
+            )));
         }
         let is_new = match quarantine::ship_record(&mut transaction, &record).await {
             Ok(is_new) => is_new,
             Err(error) if error.is_content() => {
-                return Err(refused(format!("Postgres still does not take it: {}", chain(&error))));
+                return Err(refused(text!(
+                    "Postgres still does not take it: {error}",
+                    error = chain(&error)
+                )));
             }
             Err(error) => return Err(error.into()),
         };
@@ -101,7 +105,10 @@ impl Control {
         let note = note.replace('\0', "\u{fffd}");
         let note = note.trim();
         if note.is_empty() || note.chars().count() > NOTE_CHARS_MAX {
-            let message = format!("say in at most {NOTE_CHARS_MAX} characters what was done about it");
+            let message = text!(
+                "say in at most {count} characters what was done about it",
+                count = NOTE_CHARS_MAX
+            );
             return Err(ControlError::field("note", message));
         }
         let mut transaction = self.store.begin().await?;
@@ -120,7 +127,10 @@ fn open_row(row: Option<QuarantineRow>) -> Result<QuarantineRow, ControlError> {
     })?;
     match row.resolved_at {
         None => Ok(row),
-        Some(_) => Err(ControlError::field("record", "somebody has dealt with it already")),
+        Some(_) => Err(ControlError::field(
+            "record",
+            text!("somebody has dealt with it already"),
+        )),
     }
 }
 

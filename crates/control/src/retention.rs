@@ -1,7 +1,9 @@
 //! How long the ledger's entries are kept. Roll-ups, and with them reports and budgets, are kept in every case.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike, NaiveDate, Utc};
 pub use domain::retention::MONTHS_MAX;
+use domain::text;
+use domain::text::Text;
 use serde_json::json;
 use store::retention::{self, Dropped};
 pub use store::retention::{RetentionRow, Tended};
@@ -41,7 +43,7 @@ impl Control {
         fields.require(
             months.is_none_or(|months| (1..=MONTHS_MAX).contains(&months)),
             "months",
-            "between 1 and 1200 months",
+            text!("between 1 and 1200 months"),
         );
         fields.check()?;
         let mut transaction = self.store.begin().await?;
@@ -52,9 +54,9 @@ impl Control {
             && !is_confirmed
         {
             let from = domain::retention::entries_from(now, self.zone().await?, months);
-            let message = format!(
-                "this drops the entries of months that ended before {} and they do not come back; tick the box to do it",
-                from.format("%-d %B %Y")
+            let message = text!(
+                "this drops the entries of months that ended before {day} and they do not come back; tick the box to do it",
+                day = day_text(from.date_naive())
             );
             return Err(ControlError::field("confirmed", message));
         }
@@ -72,6 +74,25 @@ impl Control {
         let from = months.map(|months| domain::retention::entries_from(now, zone, months));
         let note = |dropped: Dropped<'_>| self.entry(&HOUSEKEEPING, now, gone(dropped, from));
         Ok(self.store.tend_ledger(from, now, &note).await?)
+    }
+}
+
+/// A day in words: `1 November 2026`.
+fn day_text(day: NaiveDate) -> Text {
+    let (year, month, day) = (day.year(), day.month(), day.day());
+    match month {
+        1 => text!("{day} January {year}", day, year),
+        2 => text!("{day} February {year}", day, year),
+        3 => text!("{day} March {year}", day, year),
+        4 => text!("{day} April {year}", day, year),
+        5 => text!("{day} May {year}", day, year),
+        6 => text!("{day} June {year}", day, year),
+        7 => text!("{day} July {year}", day, year),
+        8 => text!("{day} August {year}", day, year),
+        9 => text!("{day} September {year}", day, year),
+        10 => text!("{day} October {year}", day, year),
+        11 => text!("{day} November {year}", day, year),
+        _ => text!("{day} December {year}", day, year),
     }
 }
 

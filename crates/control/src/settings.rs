@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use domain::policy::Settings;
 use domain::prices::Unpriced;
+use domain::text;
 use serde_json::{Value, json};
 use store::instances::Instance;
 use store::{Transaction, settings};
@@ -109,7 +110,7 @@ impl Control {
         fields.require(
             percent.is_none_or(|percent| (1..=100).contains(&percent)),
             "percent",
-            "between 1 and 100 percent",
+            text!("between 1 and 100 percent"),
         );
         fields.check()?;
         let mut transaction = self.store.begin().await?;

@@ -12,6 +12,8 @@ use uuid::Uuid;
 
 use crate::ids::UpstreamId;
 use crate::limits::{Scope, UnknownScope};
+use crate::text;
+use crate::text::Text;
 
 /// The longest message, in characters; what is longer is cut.
 pub const MESSAGE_CHARS_MAX: usize = 500;
@@ -103,16 +105,16 @@ impl AlertKind {
     }
 
     /// What people call it.
-    pub fn title(self) -> &'static str {
+    pub fn title(self) -> Text {
         match self {
-            Self::Breaker => "Upstream not used",
-            Self::Counters => "Shared counters degraded",
-            Self::Budgets => "Budgets closed",
-            Self::JournalLag => "Ledger lags behind",
-            Self::JournalFull => "Journal full",
-            Self::JournalError => "Journal not taken",
-            Self::Policy => "Policy stale",
-            Self::Unpriced => "Traffic without a price",
+            Self::Breaker => text!("Upstream not used"),
+            Self::Counters => text!("Shared counters degraded"),
+            Self::Budgets => text!("Budgets closed"),
+            Self::JournalLag => text!("Ledger lags behind"),
+            Self::JournalFull => text!("Journal full"),
+            Self::JournalError => text!("Journal not taken"),
+            Self::Policy => text!("Policy stale"),
+            Self::Unpriced => text!("Traffic without a price"),
         }
     }
 
@@ -125,36 +127,38 @@ impl AlertKind {
     }
 
     /// What to do about it.
-    pub fn advice(self) -> &'static str {
+    pub fn advice(self) -> Text {
         match self {
-            Self::Breaker => {
+            Self::Breaker => text!(
                 "Requests go to the other routes of their models; without one they are refused. It is tried again by itself. \
                  Look at the reason: a refused credential or a closed account needs somebody."
-            }
-            Self::Counters => {
+            ),
+            Self::Counters => text!(
                 "See that Redis runs and can be reached from the gateway. Until then every gateway admits a part of each \
                  limit by itself; budgets still hold."
-            }
-            Self::Budgets => {
+            ),
+            Self::Budgets => text!(
                 "Requests that count in them are refused. See that Postgres answers, and Redis where counters are shared: \
                  what was spent is read from there."
-            }
-            Self::JournalLag => {
+            ),
+            Self::JournalLag => text!(
                 "Requests are served and booked on disk. See that Postgres answers and keeps up; reports are behind until then."
-            }
-            Self::JournalFull => {
+            ),
+            Self::JournalFull => text!(
                 "New requests are refused, as they could not be booked. Bring Postgres back, or give the data directory more \
                  room."
+            ),
+            Self::JournalError => {
+                text!("The gateway's log says why. See to the disk of the data directory, and to Postgres.")
             }
-            Self::JournalError => "The gateway's log says why. See to the disk of the data directory, and to Postgres.",
-            Self::Policy => {
+            Self::Policy => text!(
                 "Requests are served by what was known last; new keys and changed limits are not in force. See that Postgres \
                  answers."
-            }
-            Self::Unpriced => {
+            ),
+            Self::Unpriced => text!(
                 "Give the model a price. Until then its requests are refused, or charged at the fallback price, as the settings \
                  say."
-            }
+            ),
         }
     }
 
@@ -201,7 +205,7 @@ impl FromStr for AlertKind {
 }
 
 impl Severity {
-    /// The word in JSON and pages.
+    /// The word in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Warning => "warning",
@@ -339,9 +343,9 @@ impl AlertEvent {
                 "severity": alert.kind.severity(),
                 "subject": alert.subject,
                 "instance": alert.instance,
-                "title": alert.kind.title(),
+                "title": alert.kind.title().to_string(),
                 "message": alert.message,
-                "advice": alert.kind.advice(),
+                "advice": alert.kind.advice().to_string(),
                 "raised_at": alert.raised_at,
                 "last_seen_at": alert.last_seen_at,
                 "cleared_at": alert.cleared_at,

@@ -13,6 +13,8 @@ use crate::limits::{Dimension, Scope, Slot};
 use crate::money::Nanos;
 use crate::periods::{Period, Span};
 use crate::priority::Priority;
+use crate::text;
+use crate::text::Text;
 
 /// Thresholds of one budget at most.
 pub const THRESHOLDS_MAX: usize = 5;
@@ -28,8 +30,18 @@ pub struct Thresholds {
 
 /// These are no thresholds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("at most {THRESHOLDS_MAX} different whole percentages from 1 to 100")]
+#[error("{}", self.text())]
 pub struct NoThresholds;
+
+impl NoThresholds {
+    /// What they have to be.
+    pub fn text(&self) -> Text {
+        text!(
+            "at most {count} different whole percentages from 1 to 100",
+            count = THRESHOLDS_MAX
+        )
+    }
+}
 
 impl Thresholds {
     /// Nothing is told.

@@ -3,6 +3,8 @@
 use chrono::{DateTime, Utc};
 
 use crate::instances::{DataDirKind, InstanceStatus, STATUS_STALE_MS, Setup};
+use crate::text;
+use crate::text::Text;
 
 /// Clocks further apart than this are pointed out, in milliseconds: budgets' periods and expiries then differ by as much.
 pub const CLOCKS_APART_MS_MAX: i64 = 1_000;
@@ -65,7 +67,7 @@ pub struct Item {
     /// How it is.
     pub state: State,
     /// What was found, in a sentence.
-    pub found: String,
+    pub found: Text,
 }
 
 /// How an item is.
@@ -81,11 +83,11 @@ pub enum State {
 
 impl State {
     /// In a word.
-    pub fn as_str(self) -> &'static str {
+    pub fn word(self) -> Text {
         match self {
-            Self::Good => "good",
-            Self::ToDo => "to do",
-            Self::Unknown => "not known",
+            Self::Good => text!("good"),
+            Self::ToDo => text!("to do"),
+            Self::Unknown => text!("not known"),
         }
     }
 }
@@ -117,74 +119,80 @@ pub enum Subject {
 
 impl Subject {
     /// What it is called.
-    pub fn title(self) -> &'static str {
+    pub fn title(self) -> Text {
         match self {
-            Self::Counters => "Shared counters",
-            Self::Eviction => "Redis keeps its counters",
-            Self::Clocks => "Clocks",
-            Self::Queue => "Waiting for room",
-            Self::Webhook => "Alerts reach somebody",
-            Self::DataDirectory => "Data directories stay",
-            Self::Postgres => "Postgres of its own",
-            Self::SecretKey => "Secret key",
-            Self::PublicUrl => "Console over TLS",
-            Self::Backups => "Backups",
+            Self::Counters => text!("Shared counters"),
+            Self::Eviction => text!("Redis keeps its counters"),
+            Self::Clocks => text!("Clocks"),
+            Self::Queue => text!("Waiting for room"),
+            Self::Webhook => text!("Alerts reach somebody"),
+            Self::DataDirectory => text!("Data directories stay"),
+            Self::Postgres => text!("Postgres of its own"),
+            Self::SecretKey => text!("Secret key"),
+            Self::PublicUrl => text!("Console over TLS"),
+            Self::Backups => text!("Backups"),
         }
     }
 
     /// Why it matters.
-    pub fn meaning(self) -> &'static str {
+    pub fn meaning(self) -> Text {
         match self {
-            Self::Counters => {
+            Self::Counters => text!(
                 "Counters in memory are one gateway's own: several gateways together admit as many times every rate."
-            }
-            Self::Eviction => {
+            ),
+            Self::Eviction => text!(
                 "A Redis that drops keys when its memory is full forgets what was counted, and reads budgets anew again and \
                  again."
-            }
-            Self::Clocks => {
+            ),
+            Self::Clocks => text!(
                 "A request's time decides its budget period, its price and its month. Gateways whose clocks differ draw the \
                  line at different moments."
+            ),
+            Self::Queue => {
+                text!("A request that waits as long as it may take altogether has no time left to be answered.")
             }
-            Self::Queue => "A request that waits as long as it may take altogether has no time left to be answered.",
             Self::Webhook => {
-                "Without one, nobody hears of an open breaker or a full journal unless they look at the console."
+                text!("Without one, nobody hears of an open breaker or a full journal unless they look at the console.")
             }
-            Self::DataDirectory => {
+            Self::DataDirectory => text!(
                 "The journal holds what was charged and is not in Postgres yet. Where it goes with the container or machine, a \
                  crash loses it."
-            }
-            Self::Postgres => {
+            ),
+            Self::Postgres => text!(
                 "The private Postgres under the data directory is for evaluation: it has no backups and no standby, and \
                  serves one gateway."
-            }
-            Self::SecretKey => {
+            ),
+            Self::SecretKey => text!(
                 "It seals the providers' credentials. One that was made in a data directory is lost with it, and other \
                  gateways do not have it."
-            }
-            Self::PublicUrl => {
+            ),
+            Self::PublicUrl => text!(
                 "Cookies are kept to TLS, and links in invitations lead to the right place, when the address people use is \
                  known and begins with https."
-            }
-            Self::Backups => "What Postgres archives can be restored up to the last moment.",
+            ),
+            Self::Backups => text!("What Postgres archives can be restored up to the last moment."),
         }
     }
 
     /// What to do.
-    pub fn advice(self) -> &'static str {
+    pub fn advice(self) -> Text {
         match self {
-            Self::Counters => "Give all gateways the same REDIS_URL.",
-            Self::Eviction => "Set maxmemory-policy to noeviction in Redis, or give the counters a Redis of their own.",
-            Self::Clocks => "Let all machines, that of Postgres too, follow one time service (NTP).",
-            Self::Queue => "Set TOLLGATE_QUEUE_TIMEOUT_SECONDS below TOLLGATE_REQUEST_TIMEOUT_SECONDS.",
-            Self::Webhook => "Set a webhook under Settings, Webhook, and send a test.",
-            Self::DataDirectory => "Give each gateway a volume that stays, and name it in TOLLGATE_DATA_DIR.",
-            Self::Postgres => "Run Postgres as you run your other databases, and give its address in DATABASE_URL.",
-            Self::SecretKey => {
-                "Keep the key where you keep secrets, and give it to every gateway in TOLLGATE_SECRET_KEY."
+            Self::Counters => text!("Give all gateways the same REDIS_URL."),
+            Self::Eviction => {
+                text!("Set maxmemory-policy to noeviction in Redis, or give the counters a Redis of their own.")
             }
-            Self::PublicUrl => "Put the console behind TLS, and give its address in TOLLGATE_PUBLIC_URL.",
-            Self::Backups => "See why archive_command fails in Postgres's log.",
+            Self::Clocks => text!("Let all machines, that of Postgres too, follow one time service (NTP)."),
+            Self::Queue => text!("Set TOLLGATE_QUEUE_TIMEOUT_SECONDS below TOLLGATE_REQUEST_TIMEOUT_SECONDS."),
+            Self::Webhook => text!("Set a webhook under Settings, Webhook, and send a test."),
+            Self::DataDirectory => text!("Give each gateway a volume that stays, and name it in TOLLGATE_DATA_DIR."),
+            Self::Postgres => {
+                text!("Run Postgres as you run your other databases, and give its address in DATABASE_URL.")
+            }
+            Self::SecretKey => {
+                text!("Keep the key where you keep secrets, and give it to every gateway in TOLLGATE_SECRET_KEY.")
+            }
+            Self::PublicUrl => text!("Put the console behind TLS, and give its address in TOLLGATE_PUBLIC_URL."),
+            Self::Backups => text!("See why archive_command fails in Postgres's log."),
         }
     }
 }
@@ -201,16 +209,22 @@ pub fn checklist(facts: &Facts) -> Vec<Item> {
             Subject::Postgres,
             &live,
             |setup| !setup.has_private_postgres,
-            "on a Postgres that you run",
-            "on the private Postgres of its data directory",
+            text!("Every gateway runs on a Postgres that you run."),
+            |count, names| match count {
+                1 => text!("{names} runs on the private Postgres of its data directory.", names),
+                _ => text!("{names} run on the private Postgres of its data directory.", names),
+            },
         ),
         data_directories(&live),
         setups(
             Subject::SecretKey,
             &live,
             |setup| setup.has_given_secret_key,
-            "with the key it was given",
-            "with a key that was made in its data directory",
+            text!("Every gateway runs with the key it was given."),
+            |count, names| match count {
+                1 => text!("{names} runs with a key that was made in its data directory.", names),
+                _ => text!("{names} run with a key that was made in its data directory.", names),
+            },
         ),
         counters(&live),
     ];
@@ -220,33 +234,35 @@ pub fn checklist(facts: &Facts) -> Vec<Item> {
     items
 }
 
-fn item(subject: Subject, state: State, found: impl Into<String>) -> Item {
-    Item {
-        subject,
-        state,
-        found: found.into(),
-    }
+fn item(subject: Subject, state: State, found: Text) -> Item {
+    Item { subject, state, found }
 }
 
 fn not_told(subject: Subject) -> Item {
-    item(subject, State::Unknown, "No gateway that runs now tells.")
+    item(subject, State::Unknown, text!("No gateway that runs now tells."))
 }
 
 /// Names of at most three, and how many more there are.
-fn names<'a>(gateways: impl IntoIterator<Item = &'a Gateway>) -> String {
+fn names<'a>(gateways: impl IntoIterator<Item = &'a Gateway>) -> Text {
     const NAMED_MAX: usize = 3;
     let names: Vec<&str> = gateways.into_iter().map(|gateway| gateway.name.as_str()).collect();
     let more = names.len().saturating_sub(NAMED_MAX);
     let named = names[..names.len() - more].join(", ");
     if more == 0 {
-        named
+        Text::word(named)
     } else {
-        format!("{named} and {more} more")
+        text!("{names} and {count} more", names = named, count = more)
     }
 }
 
-/// An item of what each gateway says of its setup.
-fn setups(subject: Subject, live: &[&Gateway], is_good: fn(&Setup) -> bool, good: &str, bad: &str) -> Item {
+/// An item of what each gateway says of its setup. `bad` tells of so many gateways with these names.
+fn setups(
+    subject: Subject,
+    live: &[&Gateway],
+    is_good: fn(&Setup) -> bool,
+    good: Text,
+    bad: fn(usize, Text) -> Text,
+) -> Item {
     let told: Vec<(&Gateway, &Setup)> = live
         .iter()
         .filter_map(|gateway| Some((*gateway, gateway.status.setup.as_ref()?)))
@@ -260,10 +276,9 @@ fn setups(subject: Subject, live: &[&Gateway], is_good: fn(&Setup) -> bool, good
         .map(|(gateway, _)| *gateway)
         .collect();
     if bad_ones.is_empty() {
-        return item(subject, State::Good, format!("Every gateway runs {good}."));
+        return item(subject, State::Good, good);
     }
-    let verb = if bad_ones.len() == 1 { "runs" } else { "run" };
-    item(subject, State::ToDo, format!("{} {verb} {bad}.", names(bad_ones)))
+    item(subject, State::ToDo, bad(bad_ones.len(), names(bad_ones)))
 }
 
 fn counters(live: &[&Gateway]) -> Item {
@@ -272,32 +287,29 @@ fn counters(live: &[&Gateway]) -> Item {
         .copied()
         .filter(|gateway| gateway.status.counters == "memory")
         .collect();
-    match (live.len(), alone.len()) {
-        (0, _) => not_told(Subject::Counters),
-        (1, 1) => item(
-            Subject::Counters,
-            State::Good,
-            "One gateway runs, and counts in its own memory.",
-        ),
-        (_, 0) => item(Subject::Counters, State::Good, "Every gateway counts in Redis."),
-        (all, _) => item(
-            Subject::Counters,
+    let (state, found) = match (live.len(), alone.len()) {
+        (0, _) => return not_told(Subject::Counters),
+        (1, 1) => (State::Good, text!("One gateway runs, and counts in its own memory.")),
+        (_, 0) => (State::Good, text!("Every gateway counts in Redis.")),
+        (all, 1) => (
             State::ToDo,
-            format!(
-                "{all} gateways run, and {} in memory: {}.",
-                counts(alone.len()),
-                names(alone)
+            text!(
+                "{all} gateways run, and one counts in memory: {names}.",
+                all,
+                names = names(alone)
             ),
         ),
-    }
-}
-
-fn counts(many: usize) -> String {
-    if many == 1 {
-        "one counts".to_owned()
-    } else {
-        format!("{many} count")
-    }
+        (all, count) => (
+            State::ToDo,
+            text!(
+                "{all} gateways run, and {count} count in memory: {names}.",
+                all,
+                count,
+                names = names(alone)
+            ),
+        ),
+    };
+    item(Subject::Counters, state, found)
 }
 
 fn eviction(live: &[&Gateway]) -> Option<Item> {
@@ -316,13 +328,20 @@ fn eviction(live: &[&Gateway]) -> Option<Item> {
         Some(policy) => item(
             Subject::Eviction,
             State::ToDo,
-            format!("Redis drops keys when its memory is full: its maxmemory-policy is {policy}."),
+            text!(
+                "Redis drops keys when its memory is full: its maxmemory-policy is {policy}.",
+                policy
+            ),
         ),
-        None if told.next().is_some() => item(Subject::Eviction, State::Good, "Its maxmemory-policy is noeviction."),
+        None if told.next().is_some() => item(
+            Subject::Eviction,
+            State::Good,
+            text!("Its maxmemory-policy is noeviction."),
+        ),
         None => item(
             Subject::Eviction,
             State::Unknown,
-            "Redis does not tell its maxmemory-policy.",
+            text!("Redis does not tell its maxmemory-policy."),
         ),
     };
     Some(found)
@@ -337,16 +356,19 @@ fn clocks(live: &[&Gateway]) -> Item {
     };
     let apart_ms = ahead_ms.abs();
     if apart_ms <= CLOCKS_APART_MS_MAX {
-        let found = format!("No gateway's clock is further than {apart_ms} ms from Postgres's.");
+        let found = text!(
+            "No gateway's clock is further than {apart} ms from Postgres's.",
+            apart = apart_ms
+        );
         return item(Subject::Clocks, State::Good, found);
     }
-    let direction = if ahead_ms > 0 { "ahead of" } else { "behind" };
-    let found = format!(
-        "The clock of {} is {}.{} s {direction} Postgres's.",
-        gateway.name,
-        apart_ms / 1_000,
-        apart_ms % 1_000 / 100
-    );
+    let seconds = format!("{}.{}", apart_ms / 1_000, apart_ms % 1_000 / 100);
+    let name = &gateway.name;
+    let found = if ahead_ms > 0 {
+        text!("The clock of {name} is {seconds} s ahead of Postgres's.", name, seconds)
+    } else {
+        text!("The clock of {name} is {seconds} s behind Postgres's.", name, seconds)
+    };
     item(Subject::Clocks, State::ToDo, found)
 }
 
@@ -365,17 +387,17 @@ fn queue(live: &[&Gateway]) -> Item {
         Some((gateway, queue_ms, request_ms)) => item(
             Subject::Queue,
             State::ToDo,
-            format!(
-                "At {} requests may wait {} s, and take {} s altogether.",
-                gateway.name,
-                queue_ms / 1_000,
-                request_ms / 1_000
+            text!(
+                "At {gateway} requests may wait {wait} s, and take {all} s altogether.",
+                gateway = &gateway.name,
+                wait = queue_ms / 1_000,
+                all = request_ms / 1_000
             ),
         ),
         None => item(
             Subject::Queue,
             State::Good,
-            "Requests wait for a shorter time than they may take altogether.",
+            text!("Requests wait for a shorter time than they may take altogether."),
         ),
     }
 }
@@ -386,13 +408,19 @@ fn data_directories(live: &[&Gateway]) -> Item {
         .filter_map(|gateway| Some((*gateway, gateway.status.setup.as_ref()?.data_dir)))
         .collect();
     let lost = told.iter().find_map(|(gateway, kind)| {
-        let place = match kind {
-            DataDirKind::Memory => "in memory (tmpfs)",
-            DataDirKind::Overlay => "in its container's own layer (overlay)",
-            DataDirKind::Temporary => "in a directory for temporary files",
-            DataDirKind::Disk | DataDirKind::Unknown => return None,
-        };
-        Some(format!("The data directory of {} lies {place}.", gateway.name))
+        let name = &gateway.name;
+        match kind {
+            DataDirKind::Memory => Some(text!("The data directory of {name} lies in memory (tmpfs).", name)),
+            DataDirKind::Overlay => Some(text!(
+                "The data directory of {name} lies in its container's own layer (overlay).",
+                name
+            )),
+            DataDirKind::Temporary => Some(text!(
+                "The data directory of {name} lies in a directory for temporary files.",
+                name
+            )),
+            DataDirKind::Disk | DataDirKind::Unknown => None,
+        }
     });
     if let Some(found) = lost {
         return item(Subject::DataDirectory, State::ToDo, found);
@@ -401,7 +429,7 @@ fn data_directories(live: &[&Gateway]) -> Item {
         return item(
             Subject::DataDirectory,
             State::Good,
-            "They lie on disks or volumes. That these stay when a container is made anew is yours to see to.",
+            text!("They lie on disks or volumes. That these stay when a container is made anew is yours to see to."),
         );
     }
     not_told(Subject::DataDirectory)
@@ -421,19 +449,19 @@ fn public_url(live: &[&Gateway]) -> Item {
         (Some(None), _) => item(
             Subject::PublicUrl,
             State::ToDo,
-            "A gateway was not told how people reach the console.",
+            text!("A gateway was not told how people reach the console."),
         ),
         (Some(Some(origin)), _) => item(
             Subject::PublicUrl,
             State::ToDo,
-            format!("A gateway was told that people reach the console at {origin}."),
+            text!("A gateway was told that people reach the console at {origin}.", origin),
         ),
         (None, origin) => {
             let origin = origin.unwrap_or_default();
             item(
                 Subject::PublicUrl,
                 State::Good,
-                format!("People reach the console at {origin}."),
+                text!("People reach the console at {origin}.", origin),
             )
         }
     }
@@ -441,13 +469,19 @@ fn public_url(live: &[&Gateway]) -> Item {
 
 fn webhook(webhook: Webhook) -> Item {
     let (state, found) = match webhook {
-        Webhook::Missing => (State::ToDo, "There is no webhook."),
+        Webhook::Missing => (State::ToDo, text!("There is no webhook.")),
         Webhook::Unused => (
             State::ToDo,
-            "There is a webhook, and nothing was ever sent to it: send a test.",
+            text!("There is a webhook, and nothing was ever sent to it: send a test."),
         ),
-        Webhook::Failed => (State::ToDo, "The last event was not taken by the webhook's receiver."),
-        Webhook::Delivered => (State::Good, "The last event was taken by the webhook's receiver."),
+        Webhook::Failed => (
+            State::ToDo,
+            text!("The last event was not taken by the webhook's receiver."),
+        ),
+        Webhook::Delivered => (
+            State::Good,
+            text!("The last event was taken by the webhook's receiver."),
+        ),
     };
     item(Subject::Webhook, state, found)
 }
@@ -455,11 +489,11 @@ fn webhook(webhook: Webhook) -> Item {
 fn backups(backups: Backups) -> Option<Item> {
     match backups {
         Backups::Unknown => None,
-        Backups::Archived => Some(item(Subject::Backups, State::Good, "Postgres archives its log.")),
+        Backups::Archived => Some(item(Subject::Backups, State::Good, text!("Postgres archives its log."))),
         Backups::NotArchived => Some(item(
             Subject::Backups,
             State::ToDo,
-            "Postgres is to archive its log, and the last attempt failed.",
+            text!("Postgres is to archive its log, and the last attempt failed."),
         )),
     }
 }

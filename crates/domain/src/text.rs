@@ -63,18 +63,6 @@ impl From<Text> for Value {
     }
 }
 
-impl From<&'static str> for Text {
-    fn from(english: &'static str) -> Self {
-        Self::new(english, Vec::new())
-    }
-}
-
-impl From<String> for Text {
-    fn from(word: String) -> Self {
-        Self::word(word)
-    }
-}
-
 /// Whatever is the same in every language stands in a gap as it is written.
 macro_rules! words {
     ($($word:ty),+) => {

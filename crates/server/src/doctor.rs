@@ -74,7 +74,7 @@ fn written(items: &[Item]) -> String {
         let subject = item.subject;
         text.push_str(&format!(
             "[{}] {}: {}\n",
-            item.state.as_str(),
+            item.state.word(),
             subject.title(),
             item.found
         ));

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::format;
+use crate::language;
 use crate::page::{self, Page};
 use crate::pages::budget_events;
 use crate::shell;
@@ -38,15 +39,15 @@ pub fn view() -> AnyView {
             _ => ().into_any(),
         };
         let webhook = if has_webhook {
-            "Webhook"
+            t!("Webhook")
         } else {
-            "Send them to a webhook"
+            t!("Send them to a webhook")
         };
         let webhook = view! { <a class="button" href="/settings/webhook">{webhook}</a> };
         let content = view! {
             {shell::page_head(
-                "Alerts",
-                "What somebody should look at: it is raised by itself, and cleared by itself when it is over.",
+                t!("Alerts"),
+                t!("What somebody should look at: it is raised by itself, and cleared by itself when it is over."),
                 webhook.into_any(),
             )}
             {undelivered(given_up)}
@@ -54,9 +55,11 @@ pub fn view() -> AnyView {
             {is_first_page.then(|| open_ones(&open, &wanted, &visit))}
             {budgets}
             {past_ones(&past, is_first_page, &visit)}
-            {older.map(|href| view! { <nav class="pager" aria-label="Pages"><a class="button" href=href rel="next">"Older alerts"</a></nav> })}
+            {older.map(|href| view! {
+                <nav class="pager" aria-label=t!("Pages")><a class="button" href=href rel="next">{t!("Older alerts")}</a></nav>
+            })}
         };
-        Ok(Page::new("Alerts", content.into_any()))
+        Ok(Page::new(t!("Alerts"), content.into_any()))
     })
 }
 
@@ -106,27 +109,30 @@ fn undelivered(given_up: u64) -> AnyView {
     if given_up == 0 {
         return ().into_any();
     }
-    let text = format!(
-        "The webhook did not take {} in the last {GIVEN_UP_HOURS} hours, however often it was tried. ",
-        format::counted(given_up, "event", "events")
+    let text = tn!(
+        given_up,
+        "The webhook did not take {n} event in the last {hours} hours, however often it was tried.",
+        "The webhook did not take {n} events in the last {hours} hours, however often it was tried.",
+        hours = GIVEN_UP_HOURS
     );
-    view! { <p class="notice notice-bad"><span>{text} <a href="/settings/webhook">"Why"</a></span></p> }.into_any()
+    let why = view! { <a href="/settings/webhook">{t!("Why", in "link to the reasons")}</a> };
+    view! { <p class="notice notice-bad"><span>{text} " " {why}</span></p> }.into_any()
 }
 
 fn filters(wanted: &Wanted) -> AnyView {
     let form = Filled::<()>::blank(());
-    let choices = std::iter::once((String::new(), "All kinds".to_owned()))
+    let choices = std::iter::once((String::new(), t!("All kinds").to_owned()))
         .chain(
             AlertKind::ALL
                 .into_iter()
-                .map(|kind| (kind.as_str().to_owned(), kind.title().to_owned())),
+                .map(|kind| (kind.as_str().to_owned(), language::text(&kind.title()))),
         )
         .collect();
     view! {
         <form class="filters" method="get" action=ADDRESS>
-            {form.select(Field::new("kind", "Kind"), wanted.kind_text(), choices)}
+            {form.select(Field::new("kind", t!("Kind", in "alerts")), wanted.kind_text(), choices)}
             <div class="actions">
-                <button class="button" type="submit">"Show"</button>
+                <button class="button" type="submit">{t!("Show")}</button>
             </div>
         </form>
     }
@@ -136,39 +142,41 @@ fn filters(wanted: &Wanted) -> AnyView {
 fn open_ones(open: &[Alert], wanted: &Wanted, visit: &Visit) -> AnyView {
     let body = if open.is_empty() {
         let text = match wanted.kind {
-            Some(_) => "No alert of this kind is open.",
-            None => {
-                "Nothing is open. An alert is raised when an upstream's breaker opens, when Redis or Postgres does not answer, \
-                 when the journal lags or fills, and when a model without a price is asked for. A webhook hears of each."
-            }
+            Some(_) => t!("No alert of this kind is open."),
+            None => t!(
+                "Nothing is open. An alert is raised when an upstream's breaker opens, when Redis or Postgres does not \
+                 answer, when the journal lags or fills, and when a model without a price is asked for. A webhook hears of \
+                 each."
+            ),
         };
         table::empty(text, ().into_any())
     } else {
         let rows = open.iter().map(|alert| open_row(alert, visit)).collect();
         table::table(
-            format!("The latest first; times in {} time.", visit.format.zone()),
+            t!("The latest first; times in {zone} time.", zone = visit.format.zone()),
             &[
-                words("Alert"),
-                words("What it means, and what to do"),
-                words("About"),
-                words("Gateway"),
-                words("Raised"),
-                words("Last seen"),
-                figures("Times"),
+                words(t!("Alert")),
+                words(t!("What it means, and what to do")),
+                words(t!("About", in "alerts")),
+                words(t!("Gateway")),
+                words(t!("Raised", in "alerts")),
+                words(t!("Last seen", in "alerts")),
+                figures(t!("Times", in "alerts")),
             ],
             rows,
         )
     };
     let is_cut = open.len() as i64 >= OPEN_ALERTS_MAX;
-    let cut = is_cut.then(|| view! { <p class="notice notice-warning">"Only the latest are listed."</p> });
-    view! { <section class="card"><h2>"Open"</h2>{cut}{body}</section> }.into_any()
+    let cut = is_cut.then(|| view! { <p class="notice notice-warning">{t!("Only the latest are listed.")}</p> });
+    view! { <section class="card"><h2>{t!("Open", in "alerts")}</h2>{cut}{body}</section> }.into_any()
 }
 
 fn open_row(alert: &Alert, visit: &Visit) -> AnyView {
+    let advice = language::text(&alert.kind.advice());
     view! {
         <tr>
-            <th scope="row">{severity(alert)} " " {alert.kind.title()}</th>
-            <td class="sentence">{alert.message.clone()} <div><small>{alert.kind.advice()}</small></div></td>
+            <th scope="row">{severity(alert)} " " {language::text(&alert.kind.title())}</th>
+            <td class="sentence"><span lang="en">{alert.message.clone()}</span> <div><small>{advice}</small></div></td>
             <td>{about(&alert.subject)}</td>
             <td>{alert.instance.clone()}</td>
             <td class="nowrap">{visit.format.bare_minute(alert.raised_at)}</td>
@@ -182,32 +190,36 @@ fn open_row(alert: &Alert, visit: &Visit) -> AnyView {
 fn past_ones(past: &[Alert], is_first_page: bool, visit: &Visit) -> AnyView {
     let body = if past.is_empty() {
         let text = if is_first_page {
-            format!("Nothing was raised and cleared in the last {ALERTS_KEPT_DAYS} days.")
+            t!(
+                "Nothing was raised and cleared in the last {days} days.",
+                days = ALERTS_KEPT_DAYS
+            )
         } else {
-            "There is nothing older.".to_owned()
+            t!("There is nothing older.").to_owned()
         };
         table::empty(text, ().into_any())
     } else {
         let rows = past.iter().map(|alert| past_row(alert, visit)).collect();
         table::table(
-            format!(
-                "The latest first; times in {} time. Kept for {ALERTS_KEPT_DAYS} days.",
-                visit.format.zone()
+            t!(
+                "The latest first; times in {zone} time. Kept for {days} days.",
+                zone = visit.format.zone(),
+                days = ALERTS_KEPT_DAYS
             ),
             &[
-                words("Alert"),
-                words("What it was"),
-                words("About"),
-                words("Gateway"),
-                words("Raised"),
-                words("Over"),
-                figures("Lasted"),
-                figures("Times"),
+                words(t!("Alert")),
+                words(t!("What it was")),
+                words(t!("About", in "alerts")),
+                words(t!("Gateway")),
+                words(t!("Raised", in "alerts")),
+                words(t!("Over", in "when an alert ended")),
+                figures(t!("Lasted")),
+                figures(t!("Times", in "alerts")),
             ],
             rows,
         )
     };
-    view! { <section class="card"><h2>"Over"</h2>{body}</section> }.into_any()
+    view! { <section class="card"><h2>{t!("Over", in "alerts")}</h2>{body}</section> }.into_any()
 }
 
 fn past_row(alert: &Alert, visit: &Visit) -> AnyView {
@@ -216,8 +228,8 @@ fn past_row(alert: &Alert, visit: &Visit) -> AnyView {
         .map(|at| (at - alert.raised_at).num_milliseconds().max(0));
     view! {
         <tr>
-            <th scope="row">{alert.kind.title()}</th>
-            <td class="sentence">{alert.message.clone()}</td>
+            <th scope="row">{language::text(&alert.kind.title())}</th>
+            <td class="sentence" lang="en">{alert.message.clone()}</td>
             <td>{about(&alert.subject)}</td>
             <td>{alert.instance.clone()}</td>
             <td class="nowrap">{visit.format.bare_time(alert.raised_at)}</td>
@@ -232,8 +244,8 @@ fn past_row(alert: &Alert, visit: &Visit) -> AnyView {
 /// How soon somebody should look, as a word.
 pub fn severity(alert: &Alert) -> AnyView {
     match alert.kind.severity() {
-        Severity::Critical => badge("critical", Tone::Bad),
-        Severity::Warning => badge("warning", Tone::Warning),
+        Severity::Critical => badge(t!("critical", in "severity of an alert"), Tone::Bad),
+        Severity::Warning => badge(t!("warning", in "severity of an alert"), Tone::Warning),
     }
 }
 
@@ -241,9 +253,9 @@ pub fn severity(alert: &Alert) -> AnyView {
 fn about(subject: &AlertSubject) -> AnyView {
     let link = |href: String, text: String| view! { <a href=href>{text}</a> }.into_any();
     match subject {
-        AlertSubject::Gateway => link("/status".to_owned(), "the gateway".to_owned()),
+        AlertSubject::Gateway => link("/status".to_owned(), t!("the gateway").to_owned()),
         AlertSubject::Scope(Scope::Model(name)) => link(address("/models/edit", &[("name", name)]), name.to_string()),
-        AlertSubject::Scope(Scope::Upstream(id)) => link(format!("/upstreams/{id}"), "the upstream".to_owned()),
+        AlertSubject::Scope(Scope::Upstream(id)) => link(format!("/upstreams/{id}"), t!("the upstream").to_owned()),
         AlertSubject::Scope(scope) => link(address("/limits", &[("of", &scope.to_string())]), scope.to_string()),
         AlertSubject::UpstreamModel(id, model) => link(format!("/upstreams/{id}"), model.clone()),
     }

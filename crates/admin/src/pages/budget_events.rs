@@ -51,23 +51,26 @@ pub fn view() -> AnyView {
         });
         events.truncate(PER_PAGE);
         let body = if events.is_empty() {
-            table::empty("No budget has reached a threshold lately.", ().into_any())
+            table::empty(t!("No budget has reached a threshold lately."), ().into_any())
         } else {
             listed(&events, &visit.format)
         };
         let content = view! {
             {shell::page_head(
-                "Budget events",
-                format!(
-                    "Each threshold of a budget is told once in each period, here and to the webhook. Kept for \
-                     {BUDGET_EVENTS_KEPT_DAYS} days after the period."
+                t!("Budget events"),
+                t!(
+                    "Each threshold of a budget is told once in each period, here and to the webhook. Kept for {days} days \
+                     after the period.",
+                    days = BUDGET_EVENTS_KEPT_DAYS
                 ),
                 ().into_any(),
             )}
             <section class="card">{body}</section>
-            {older.map(|href| view! { <nav class="pager" aria-label="Pages"><a class="button" href=href rel="next">"Older events"</a></nav> })}
+            {older.map(|href| view! {
+                <nav class="pager" aria-label=t!("Pages")><a class="button" href=href rel="next">{t!("Older events")}</a></nav>
+            })}
         };
-        Ok(Page::new("Budget events", content.into_any()))
+        Ok(Page::new(t!("Budget events"), content.into_any()))
     })
 }
 
@@ -87,8 +90,8 @@ pub async fn latest(visit: &Visit, visitor: &Visitor, tenant: Option<TenantId>) 
     Ok(view! {
         <section class="card">
             <div class="card-head">
-                <h2>"Budget events"</h2>
-                <a href=all>"All of them"</a>
+                <h2>{t!("Budget events")}</h2>
+                <a href=all>{t!("All of them")}</a>
             </div>
             {listed(&events, &visit.format)}
         </section>
@@ -103,15 +106,15 @@ fn cursor(text: &str) -> Option<(DateTime<Utc>, Uuid)> {
 
 fn listed(events: &[BudgetEventRow], format: &Format) -> AnyView {
     table::table(
-        format!("The latest first; times in {} time.", format.zone()),
+        t!("The latest first; times in {zone} time.", zone = format.zone()),
         &[
-            words("Reached"),
-            words("By"),
-            words("Budget"),
-            figures("Spent"),
-            figures("Of"),
-            words("Period"),
-            words("Seen"),
+            words(t!("Reached", in "budget events")),
+            words(t!("By", in "budget events")),
+            words(t!("Budget")),
+            figures(t!("Spent")),
+            figures(t!("Of", in "budget events")),
+            words(t!("Period")),
+            words(t!("Seen", in "budget events")),
         ],
         events.iter().map(|row| event_row(row, format)).collect(),
     )
@@ -136,7 +139,7 @@ fn event_row(row: &BudgetEventRow, format: &Format) -> AnyView {
             <td>{slot_name(&slot)}</td>
             <td class="number">{amount(i128::from(event.spent))}</td>
             <td class="number">{amount(i128::from(event.value))}</td>
-            <td class="nowrap">{format!("from {}", format.bare_minute(event.span.start))}</td>
+            <td class="nowrap">{t!("from {time}", time = format.bare_minute(event.span.start))}</td>
             <td class="nowrap">{format.bare_time(event.at)}</td>
         </tr>
     }

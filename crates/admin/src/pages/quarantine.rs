@@ -1,6 +1,6 @@
 //! Records of journals that Postgres would not take, and gaps: what they say, why they are here, and what can be done.
 
-use control::quarantine::{NOTE_CHARS_MAX, QUARANTINED_MAX, QuarantineRow, ShippedAgain};
+use control::quarantine::{NOTE_CHARS_MAX, QUARANTINED_MAX, QuarantineRow, SHIPPED_NOTE, ShippedAgain};
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
@@ -30,11 +30,11 @@ pub fn view() -> AnyView {
         let (resolved, open): (Vec<_>, Vec<_>) = listing.rows().iter().partition(|row| row.resolved_at.is_some());
         let waiting = if is_empty {
             table::empty(
-                "Nothing is in quarantine: every record went into the ledger.",
+                t!("Nothing is in quarantine: every record went into the ledger."),
                 ().into_any(),
             )
         } else if open.is_empty() {
-            table::empty("None of those in quarantine is on this page.", ().into_any())
+            table::empty(t!("None of those in quarantine is on this page."), ().into_any())
         } else {
             open.iter()
                 .map(|row| card(row, visitor, &visit))
@@ -43,68 +43,79 @@ pub fn view() -> AnyView {
         };
         let done = (!resolved.is_empty()).then(|| {
             view! {
-                <h2>"Dealt with"</h2>
+                <h2>{t!("Dealt with")}</h2>
                 {resolved.iter().map(|row| card(row, visitor, &visit)).collect_view()}
             }
         });
         let content = view! {
             {shell::page_head(
-                "Quarantine",
-                "Records of the gateways' journals that Postgres would not take, and records that are known to be lost. None of them \
-                 is in any total.",
-                view! { <a class="button" href="/status">"Status"</a> }.into_any(),
+                t!("Quarantine"),
+                t!(
+                    "Records of the gateways' journals that Postgres would not take, and records that are known to be lost. \
+                     None of them is in any total."
+                ),
+                view! { <a class="button" href="/status">{t!("Status")}</a> }.into_any(),
             )}
-            {is_cut.then(|| view! { <p>{format!("Only {QUARANTINED_MAX} are shown.")}</p> })}
+            {is_cut.then(|| view! { <p>{t!("Only {count} are shown.", count = QUARANTINED_MAX)}</p> })}
             {listing.search(&Named { counted: |n| tn!(n, "{n} record", "{n} records"), find: t!("Find among the records") })}
             {listing.orders()}
             {waiting}
             {done}
             {listing.pager()}
         };
-        Ok(Page::new("Quarantine", content.into_any()))
+        Ok(Page::new(t!("Quarantine"), content.into_any()))
     })
 }
 
 fn columns() -> Vec<Column<QuarantineRow>> {
     vec![
-        by(table::words("Since"), "since", |one: &QuarantineRow, other| {
+        by(table::words(t!("Since")), "since", |one: &QuarantineRow, other| {
             one.quarantined_at.cmp(&other.quarantined_at)
         }),
-        by(table::words("Gateway"), "gateway", |one: &QuarantineRow, other| {
+        by(table::words(t!("Gateway")), "gateway", |one: &QuarantineRow, other| {
             (&one.instance, one.seq).cmp(&(&other.instance, other.seq))
         }),
-        by_text(table::words("Why"), "why", |row| &row.reason),
+        by_text(table::words(t!("Why")), "why", |row| &row.reason),
     ]
 }
 
 fn card(row: &QuarantineRow, visitor: &Visitor, visit: &Visit) -> AnyView {
     let is_open = row.resolved_at.is_none();
     let number = match row.last_seq {
-        Some(last) if last > row.seq => format!("{} to {last}", row.seq),
+        Some(last) if last > row.seq => t!("{first} to {last}", first = row.seq, last),
         _ => row.seq.to_string(),
     };
     let state = match (row.resolved_at, row.resolution.as_deref()) {
-        (None, _) if row.is_gap() => badge("lost", Tone::Bad),
-        (None, _) => badge("not in the ledger", Tone::Warning),
-        (Some(_), Some("shipped")) => badge("in the ledger", Tone::Good),
-        (Some(_), _) => badge("resolved", Tone::Good),
+        (None, _) if row.is_gap() => badge(t!("lost"), Tone::Bad),
+        (None, _) => badge(t!("not in the ledger"), Tone::Warning),
+        (Some(_), Some("shipped")) => badge(t!("in the ledger"), Tone::Good),
+        (Some(_), _) => badge(t!("resolved"), Tone::Good),
+    };
+    let numbers = if row.is_gap() {
+        t!("Numbers", in "records of a journal")
+    } else {
+        t!("Number", in "records of a journal")
     };
     let mut told = vec![
-        ("Gateway", row.instance.clone().into_any()),
-        (if row.is_gap() { "Numbers" } else { "Number" }, number.into_any()),
-        ("Since", visit.format.time(row.quarantined_at).into_any()),
-        ("State", state),
-        ("Why", row.reason.clone().into_any()),
+        (t!("Gateway"), row.instance.clone().into_any()),
+        (numbers, number.into_any()),
+        (t!("Since"), visit.format.time(row.quarantined_at).into_any()),
+        (t!("State"), state),
+        (
+            t!("Why"),
+            view! { <span lang="en">{row.reason.clone()}</span> }.into_any(),
+        ),
     ];
     if let Some(at) = row.resolved_at {
-        let by = row.resolved_by.clone().unwrap_or_default();
-        told.push(("Dealt with", format!("{} by {by}", visit.format.time(at)).into_any()));
-        told.push(("Note", row.note.clone().unwrap_or_default().into_any()));
+        let who = row.resolved_by.clone().unwrap_or_default();
+        let when = t!("{time} by {who}", time = visit.format.time(at), who);
+        told.push((t!("Dealt with"), when.into_any()));
+        told.push((t!("Note"), note_of(row).into_any()));
     }
     let record = text_of(row).map(|text| {
         view! {
             <details>
-                <summary>"The record"</summary>
+                <summary>{t!("The record")}</summary>
                 <pre>{text}</pre>
             </details>
         }
@@ -119,6 +130,14 @@ fn card(row: &QuarantineRow, visitor: &Visitor, visit: &Visit) -> AnyView {
     .into_any()
 }
 
+/// What was done about it: in the words of whoever did it, or of the house.
+fn note_of(row: &QuarantineRow) -> String {
+    match row.note.as_deref() {
+        Some(SHIPPED_NOTE) => t!("written to the ledger").to_owned(),
+        note => note.unwrap_or_default().to_owned(),
+    }
+}
+
 /// The record as it may be read: JSON set out, or the beginning of what is none.
 fn text_of(row: &QuarantineRow) -> Option<String> {
     if let Some(record) = &row.record {
@@ -127,7 +146,7 @@ fn text_of(row: &QuarantineRow) -> Option<String> {
     let raw = row.raw.as_deref()?;
     let shown = &raw[..raw.len().min(RAW_SHOWN_BYTES)];
     let more = if raw.len() > shown.len() {
-        format!("\n… of {} bytes", raw.len())
+        format!("\n{}", t!("… of {count} bytes", count = raw.len()))
     } else {
         String::new()
     };
@@ -140,7 +159,7 @@ fn actions(row: &QuarantineRow) -> AnyView {
             <form class="actions" method="post" action=ShipAgain::PATH>
                 <input type="hidden" name="instance" value=row.instance.clone() />
                 <input type="hidden" name="seq" value=row.seq.to_string() />
-                <button class="button" type="submit">"Ship again"</button>
+                <button class="button" type="submit">{t!("Ship again")}</button>
             </form>
         }
     });
@@ -151,12 +170,12 @@ fn actions(row: &QuarantineRow) -> AnyView {
             <input type="hidden" name="seq" value=row.seq.to_string() />
             // Many such forms are on one page, so that the label holds its field.
             <label class="field">
-                <span>"What was done about it"</span>
+                <span>{t!("What was done about it")}</span>
                 <input type="text" name="note" required maxlength=NOTE_CHARS_MAX.to_string() />
-                <span class="hint">"For example the adjustment that books it, or why there is nothing to book."</span>
+                <span class="hint">{t!("For example the adjustment that books it, or why there is nothing to book.")}</span>
             </label>
             <div class="actions">
-                <button class="button" type="submit">"Mark as resolved"</button>
+                <button class="button" type="submit">{t!("Mark as resolved")}</button>
             </div>
         </form>
     }
@@ -183,8 +202,8 @@ pub async fn ship_again(instance: String, seq: String) -> Result<(), ServerFnErr
             .ship_again(visit.actor()?, &instance, seq, now)
             .await?;
         let notice = match shipped {
-            ShippedAgain::Written => "The record is in the ledger now, and in every total.",
-            ShippedAgain::WasThere => "The ledger had it already; nothing was counted twice.",
+            ShippedAgain::Written => t!("The record is in the ledger now, and in every total."),
+            ShippedAgain::WasThere => t!("The ledger had it already; nothing was counted twice."),
         };
         Ok::<_, Refused>(Done::say(ADDRESS, notice))
     })
@@ -200,7 +219,7 @@ pub async fn close_quarantined(#[server(flatten)] form: CloseForm) -> Result<(),
         control
             .close_quarantined(visit.actor()?, &form.instance, seq, &form.note, now)
             .await?;
-        Ok::<_, Refused>(Done::say(ADDRESS, "Marked as resolved."))
+        Ok::<_, Refused>(Done::say(ADDRESS, t!("Marked as resolved.")))
     })
     .await
 }

@@ -7,6 +7,7 @@ use control::retention::RetentionRow;
 use control::settings::SettingsView;
 use domain::checklist::{Item, State};
 use domain::money::Nanos;
+use domain::policy::Settings;
 use domain::prices::{Rates, Unpriced};
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
@@ -14,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::PageError;
 use crate::form::{Field, Filled};
-use crate::format::{self, Format};
+use crate::format::Format;
+use crate::language;
 use crate::page::{self, Page};
 use crate::pages::{management_tokens, webhook};
 use crate::shell;
@@ -35,7 +37,7 @@ pub fn view() -> AnyView {
         let webhook = visit.state.control.webhook(&visitor.actor).await?;
         let kept = visit.state.control.retention(&visitor.actor).await?;
         let content = view! {
-            {shell::page_head("Settings", "What holds for the whole installation.", ().into_any())}
+            {shell::page_head(t!("Settings"), t!("What holds for the whole installation."), ().into_any())}
             {production(&visit, visitor).await?}
             {rehearsal(&visit, visitor, &settings)}
             {unpriced(&visit, visitor, &settings)}
@@ -44,15 +46,15 @@ pub fn view() -> AnyView {
             {retention(&visit, visitor, &kept)}
             {fixed(&visit, &settings)}
         };
-        Ok(Page::new("Settings", content.into_any()))
+        Ok(Page::new(t!("Settings"), content.into_any()))
     })
 }
 
 fn rehearsal(visit: &Visit, visitor: &Visitor, settings: &SettingsView) -> AnyView {
     let percent = settings.settings.rehearsal_percent;
     let state = match percent {
-        Some(percent) => format!("All limits are rehearsed at {percent} % of their value."),
-        None => "Off: limits are only enforced.".to_owned(),
+        Some(percent) => t!("All limits are rehearsed at {percent} % of their value.", percent),
+        None => t!("Off: limits are only enforced.").to_owned(),
     };
     let body = if visitor.is_operator() {
         let form = Filled::new(visit.draft.clone(), SetRehearsal::PATH, || RehearsalForm {
@@ -67,13 +69,13 @@ fn rehearsal(visit: &Visit, visitor: &Visitor, settings: &SettingsView) -> AnyVi
             <form class="form" method="post" action=SetRehearsal::PATH>
                 <input type="hidden" name="version" value=version />
                 {form.text(
-                    Field::new("percent", "Share of every limit (%)")
+                    Field::new("percent", t!("Share of every limit (%)"))
                         .whole()
-                        .hint("1 to 100. Empty turns it off."),
+                        .hint(t!("1 to 100. Empty turns it off.")),
                     &form.values.percent,
                 )}
                 <div class="actions">
-                    <button class="button button-primary" type="submit">"Save"</button>
+                    <button class="button button-primary" type="submit">{t!("Save")}</button>
                 </div>
             </form>
         }
@@ -83,16 +85,18 @@ fn rehearsal(visit: &Visit, visitor: &Visitor, settings: &SettingsView) -> AnyVi
     };
     view! {
         <section class="card">
-            <h2>"Rehearsal"</h2>
+            <h2>{t!("Rehearsal")}</h2>
             <p>
-                "Rehearses all limits at this share of their value, and refuses nothing that the limits themselves would \
-                 not. Each request's ledger entry says which limits would have refused it: at 20 % you see today what five \
-                 times the traffic would meet. What is enforced stays enforced."
+                {t!(
+                    "Rehearses all limits at this share of their value, and refuses nothing that the limits themselves \
+                     would not. Each request's ledger entry says which limits would have refused it: at 20 % you see \
+                     today what five times the traffic would meet. What is enforced stays enforced."
+                )}
             </p>
             <p>
                 <strong>{state}</strong>
                 " "
-                <a href="/rehearsal">"What rehearsals have found"</a>
+                <a href="/rehearsal">{t!("What rehearsals have found")}</a>
             </p>
             {body}
         </section>
@@ -110,17 +114,18 @@ async fn production(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageErr
             State::ToDo => Tone::Warning,
             State::Unknown => Tone::Quiet,
         };
-        badge(state.as_str(), tone)
+        badge(language::text(&state.word()), tone)
     };
     let open_ones = open
         .iter()
         .map(|item| {
+            let meaning = language::text(&item.subject.meaning());
             view! {
                 <tr>
-                    <th scope="row">{item.subject.title()}</th>
+                    <th scope="row">{language::text(&item.subject.title())}</th>
                     <td class="nowrap">{state(item.state)}</td>
-                    <td class="sentence">{item.found.clone()} <div><small>{item.subject.meaning()}</small></div></td>
-                    <td class="sentence">{item.subject.advice()}</td>
+                    <td class="sentence">{language::text(&item.found)} <div><small>{meaning}</small></div></td>
+                    <td class="sentence">{language::text(&item.subject.advice())}</td>
                 </tr>
             }
             .into_any()
@@ -128,33 +133,46 @@ async fn production(visit: &Visit, visitor: &Visitor) -> Result<AnyView, PageErr
         .collect();
     let good_ones = good
         .iter()
-        .map(|item| view! { <li>{state(item.state)} " " <strong>{item.subject.title()}</strong> ": " {item.found.clone()}</li> })
+        .map(|item| {
+            let title = language::text(&item.subject.title());
+            let told = tv!(
+                "{title}: {found}",
+                title = view! { <strong>{title}</strong> },
+                found = language::text(&item.found)
+            );
+            view! { <li>{state(item.state)} " " {told}</li> }
+        })
         .collect_view();
     let open_ones = if open.is_empty() {
-        view! { <p>{badge("good", Tone::Good)} " Nothing is to be done."</p> }.into_any()
+        view! { <p>{state(State::Good)} " " {t!("Nothing is to be done.")}</p> }.into_any()
     } else {
         table::table(
-            format!(
-                "{} to look at.",
-                format::counted(open.len() as u64, "thing is left", "things are left")
+            tn!(
+                open.len() as u64,
+                "{n} thing is left to look at.",
+                "{n} things are left to look at."
             ),
             &[
-                words("What"),
-                words("State"),
-                words("What was found, and what it means"),
-                words("What to do"),
+                words(t!("What")),
+                words(t!("State")),
+                words(t!("What was found, and what it means")),
+                words(t!("What to do")),
             ],
             open_ones,
         )
     };
+    let lead = tv!(
+        "Whether this installation is fit for real traffic, by what its gateways say now. {command} prints the same.",
+        command = view! { <code>"tollgate doctor"</code> }
+    );
     Ok(view! {
         <section class="card" id="production">
-            <h2>"Production checklist"</h2>
-            <p>"Whether this installation is fit for real traffic, by what its gateways say now. " <code>"tollgate doctor"</code> " prints the same."</p>
+            <h2>{t!("Production checklist")}</h2>
+            <p>{lead}</p>
             {open_ones}
             {(!good.is_empty()).then(|| view! {
                 <details>
-                    <summary>{format::counted(good.len() as u64, "thing is good", "things are good")}</summary>
+                    <summary>{tn!(good.len() as u64, "{n} thing is good", "{n} things are good")}</summary>
                     <ul class="plain-list">{good_ones}</ul>
                 </details>
             })}
@@ -172,11 +190,13 @@ fn unpriced(visit: &Visit, visitor: &Visitor, settings: &SettingsView) -> AnyVie
     };
     view! {
         <section class="card">
-            <h2>"Models without a price"</h2>
+            <h2>{t!("Models without a price")}</h2>
             <p>
-                "A model without a price is never free: its requests are refused, or charged at a price that is meant to be \
-                 too high rather than too low. Entries charged like that are marked as unpriced in the ledger. A price of 0 is \
-                 a price."
+                {t!(
+                    "A model without a price is never free: its requests are refused, or charged at a price that is meant \
+                     to be too high rather than too low. Entries charged like that are marked as unpriced in the ledger. A \
+                     price of 0 is a price."
+                )}
             </p>
             {body}
         </section>
@@ -187,11 +207,11 @@ fn unpriced(visit: &Visit, visitor: &Visitor, settings: &SettingsView) -> AnyVie
 /// What happens to requests for models without a price, in a sentence.
 pub fn unpriced_text(policy: &Unpriced, format: &Format) -> String {
     match policy {
-        Unpriced::Refuse => "Requests for models without a price are refused.".to_owned(),
-        Unpriced::Charge(rates) => format!(
-            "Requests for models without a price are charged {} in and {} out per million tokens, and marked.",
-            format.rate(rates.input_nanos_per_mtok),
-            format.rate(rates.output_nanos_per_mtok)
+        Unpriced::Refuse => t!("Requests for models without a price are refused.").to_owned(),
+        Unpriced::Charge(rates) => t!(
+            "Requests for models without a price are charged {input} in and {output} out per million tokens, and marked.",
+            input = format.rate(rates.input_nanos_per_mtok),
+            output = format.rate(rates.output_nanos_per_mtok)
         ),
     }
 }
@@ -204,31 +224,31 @@ fn unpriced_form(visit: &Visit, settings: &SettingsView) -> AnyView {
     let values = &form.values;
     let amount = |name, label: &str| Field::new(name, label).amount();
     let policies = vec![
-        (REFUSE.to_owned(), "Refuse their requests".to_owned()),
-        (CHARGE.to_owned(), "Charge the prices below".to_owned()),
+        (REFUSE.to_owned(), t!("Refuse their requests").to_owned()),
+        (CHARGE.to_owned(), t!("Charge the prices below").to_owned()),
     ];
     view! {
         {form.summary()}
         <form class="form" method="post" action=SetUnpriced::PATH>
             <input type="hidden" name="version" value=version />
-            {form.select(Field::new("policy", "Policy"), &values.policy, policies)}
+            {form.select(Field::new("policy", t!("Policy", in "models without a price")), &values.policy, policies)}
             <p class="quiet">
-                {format!(
-                    "In {} per million tokens; needed when they are charged. An empty cache price is the input's.",
-                    visit.format.currency(),
+                {t!(
+                    "In {currency} per million tokens; needed when they are charged. An empty cache price is the input's.",
+                    currency = visit.format.currency()
                 )}
             </p>
             <div class="field-row">
-                {form.text(amount("input", "Input"), &values.rates.input)}
-                {form.text(amount("output", "Output"), &values.rates.output)}
+                {form.text(amount("input", t!("Input")), &values.rates.input)}
+                {form.text(amount("output", t!("Output")), &values.rates.output)}
             </div>
             <div class="field-row">
-                {form.text(amount("cache_read", "Cache read"), &values.rates.cache_read)}
-                {form.text(amount("cache_write_5m", "Cache write, 5 minutes"), &values.rates.cache_write_5m)}
-                {form.text(amount("cache_write_1h", "Cache write, 1 hour"), &values.rates.cache_write_1h)}
+                {form.text(amount("cache_read", t!("Cache read")), &values.rates.cache_read)}
+                {form.text(amount("cache_write_5m", t!("Cache write, 5 minutes")), &values.rates.cache_write_5m)}
+                {form.text(amount("cache_write_1h", t!("Cache write, 1 hour")), &values.rates.cache_write_1h)}
             </div>
             <div class="actions">
-                <button class="button button-primary" type="submit">"Save"</button>
+                <button class="button button-primary" type="submit">{t!("Save")}</button>
             </div>
         </form>
     }
@@ -238,17 +258,19 @@ fn unpriced_form(visit: &Visit, settings: &SettingsView) -> AnyView {
 fn alerts(webhook: Option<&WebhookView>) -> AnyView {
     view! {
         <section class="card">
-            <h2>"Alerts"</h2>
+            <h2>{t!("Alerts")}</h2>
             <p>
-                "What needs somebody is raised in the console: an upstream that is not used, Redis or Postgres that does not \
-                 answer, a journal that lags, a model without a price. A webhook hears of it, too."
+                {t!(
+                    "What needs somebody is raised in the console: an upstream that is not used, Redis or Postgres that \
+                     does not answer, a journal that lags, a model without a price. A webhook hears of it, too."
+                )}
             </p>
             <p>
                 <strong>{webhook::state(webhook)}</strong>
             </p>
             <p class="actions">
-                <a class="button" href="/settings/webhook">"Webhook"</a>
-                <a class="button" href="/alerts">"Alerts"</a>
+                <a class="button" href="/settings/webhook">{t!("Webhook")}</a>
+                <a class="button" href="/alerts">{t!("Alerts")}</a>
             </p>
         </section>
     }
@@ -257,15 +279,17 @@ fn alerts(webhook: Option<&WebhookView>) -> AnyView {
 
 fn retention(visit: &Visit, visitor: &Visitor, kept: &RetentionRow) -> AnyView {
     let state = match kept.months {
-        Some(months) => format!(
-            "Entries are kept for {} beside the current one.",
-            format::counted(months.into(), "full month", "full months")
+        Some(months) => tn!(
+            months.into(),
+            "Entries are kept for {n} full month beside the current one.",
+            "Entries are kept for {n} full months beside the current one."
         ),
-        None => "All entries are kept.".to_owned(),
+        None => t!("All entries are kept.").to_owned(),
     };
-    let dropped = kept
-        .entries_from
-        .map(|from| format!(" Those before {} were dropped.", visit.format.minute(from)));
+    let dropped = kept.entries_from.map(|from| {
+        let time = visit.format.minute(from);
+        view! { " " {t!("Those before {time} were dropped.", time)} }
+    });
     let body = if visitor.is_operator() {
         let form = Filled::new(visit.draft.clone(), SetRetention::PATH, || RetentionForm {
             version: kept.version.to_string(),
@@ -277,7 +301,7 @@ fn retention(visit: &Visit, visitor: &Visitor, kept: &RetentionRow) -> AnyView {
                 <p class="notice notice-warning" role="alert">{message}</p>
                 <label class="check">
                     <input type="checkbox" name="confirmed" value="yes" />
-                    <span>"Drop what is older"</span>
+                    <span>{t!("Drop what is older")}</span>
                 </label>
             }
         });
@@ -287,14 +311,14 @@ fn retention(visit: &Visit, visitor: &Visitor, kept: &RetentionRow) -> AnyView {
             <form class="form" method="post" action=SetRetention::PATH>
                 <input type="hidden" name="version" value=version />
                 {form.text(
-                    Field::new("months", "Full months kept beside the current one")
+                    Field::new("months", t!("Full months kept beside the current one"))
                         .whole()
-                        .hint("1 to 1200. Empty keeps everything. What was dropped does not come back."),
+                        .hint(t!("1 to 1200. Empty keeps everything. What was dropped does not come back.")),
                     &form.values.months,
                 )}
                 {unconfirmed}
                 <div class="actions">
-                    <button class="button button-primary" type="submit">"Save"</button>
+                    <button class="button button-primary" type="submit">{t!("Save")}</button>
                 </div>
             </form>
         }
@@ -304,10 +328,12 @@ fn retention(visit: &Visit, visitor: &Visitor, kept: &RetentionRow) -> AnyView {
     };
     view! {
         <section class="card">
-            <h2>"How long entries are kept"</h2>
+            <h2>{t!("How long entries are kept")}</h2>
             <p>
-                "Months of entries that are over for so long are dropped: single requests cannot be looked up there any more. \
-                 Reports, budgets and adjustments keep all their figures."
+                {t!(
+                    "Months of entries that are over for so long are dropped: single requests cannot be looked up there \
+                     any more. Reports, budgets and adjustments keep all their figures."
+                )}
             </p>
             <p>
                 <strong>{state}</strong>
@@ -322,10 +348,10 @@ fn retention(visit: &Visit, visitor: &Visitor, kept: &RetentionRow) -> AnyView {
 fn tokens() -> AnyView {
     view! {
         <section class="card">
-            <h2>"JSON API"</h2>
-            <p>"Programs read reports and the ledger, and book adjustments, with a token."</p>
+            <h2>{t!("JSON API")}</h2>
+            <p>{t!("Programs read reports and the ledger, and book adjustments, with a token.")}</p>
             <p class="actions">
-                <a class="button" href=management_tokens::PATH>"Management tokens"</a>
+                <a class="button" href=management_tokens::PATH>{t!("Management tokens")}</a>
             </p>
         </section>
     }
@@ -336,20 +362,29 @@ fn fixed(visit: &Visit, settings: &SettingsView) -> AnyView {
     let settings = &settings.settings;
     view! {
         <section class="card">
-            <h2>"Fixed at the first start"</h2>
+            <h2>{t!("Fixed at the first start")}</h2>
             {facts(vec![
-                ("Billing currency", settings.currency.clone().into_any()),
+                (t!("Billing currency"), settings.currency.clone().into_any()),
                 (
-                    "Billing time zone",
-                    format!("{} (now {})", settings.time_zone, visit.format.time(visit.now())).into_any(),
+                    t!("Billing time zone"),
+                    zone_text(settings, visit).into_any(),
                 ),
             ])}
             <p class="quiet">
-                "They stay as they are: every budget, report and ledger entry so far depends on them."
+                {t!("They stay as they are: every budget, report and ledger entry so far depends on them.")}
             </p>
         </section>
     }
     .into_any()
+}
+
+/// The billing time zone, and what time it is there.
+pub fn zone_text(settings: &Settings, visit: &Visit) -> String {
+    t!(
+        "{zone} (now {time})",
+        zone = settings.time_zone,
+        time = visit.format.time(visit.now())
+    )
 }
 
 /// What the form of the rehearsal sends.
@@ -380,8 +415,8 @@ pub async fn set_rehearsal(#[server(flatten)] form: RehearsalForm) -> Result<(),
                 .set_rehearsal(visit.actor()?, version, percent, visit.now())
                 .await?;
             let done = match percent {
-                Some(percent) => format!("All limits are rehearsed at {percent} % within a second."),
-                None => "The rehearsal is off within a second.".to_owned(),
+                Some(percent) => t!("All limits are rehearsed at {percent} % within a second.", percent),
+                None => t!("The rehearsal is off within a second.").to_owned(),
             };
             Ok::<_, Refused>(Done::say(ADDRESS, done))
         },
@@ -418,8 +453,8 @@ pub async fn set_retention(#[server(flatten)] form: RetentionForm) -> Result<(),
                 .set_retention(visit.actor()?, version, months, form.confirmed == "yes", visit.now())
                 .await?;
             let done = match months {
-                Some(_) => "Saved. Older months are dropped within the next quarter of an hour.",
-                None => "Saved. All entries are kept from now on.",
+                Some(_) => t!("Saved. Older months are dropped within the next quarter of an hour."),
+                None => t!("Saved. All entries are kept from now on."),
             };
             Ok::<_, Refused>(Done::say(ADDRESS, done))
         },
@@ -479,14 +514,14 @@ pub async fn set_unpriced(#[server(flatten)] form: UnpricedForm) -> Result<(), S
                     fields.check()?;
                     Unpriced::Charge(rates)
                 }
-                _ => return Err(Refused::field("policy", "Choose what happens to their requests.")),
+                _ => return Err(Refused::field("policy", t!("Choose what happens to their requests."))),
             };
             visit
                 .state
                 .control
                 .set_unpriced(visit.actor()?, version, policy, visit.now())
                 .await?;
-            Ok::<_, Refused>(Done::say(ADDRESS, "Saved."))
+            Ok::<_, Refused>(Done::say(ADDRESS, t!("Saved.")))
         },
     )
     .await

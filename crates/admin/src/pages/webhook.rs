@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::copy;
 use crate::form::{Field, Filled};
 use crate::format;
+use crate::language;
 use crate::page::{self, Page};
 use crate::session;
 use crate::shell;
@@ -30,30 +31,30 @@ pub fn view() -> AnyView {
         let deliveries = control.deliveries(&visitor.actor).await?;
         let content = view! {
             {shell::page_head(
-                "Webhook",
-                "Every alert is posted to this address when it is raised and when it is over.",
-                view! { <a class="button" href="/alerts">"Alerts"</a> }.into_any(),
+                t!("Webhook"),
+                t!("Every alert is posted to this address when it is raised and when it is over."),
+                view! { <a class="button" href="/alerts">{t!("Alerts")}</a> }.into_any(),
             )}
             {address_card(&visit, visitor, webhook.as_ref())}
             {webhook.as_ref().filter(|_| visitor.is_operator()).map(secret_card)}
             {deliveries_card(&deliveries, webhook.as_ref(), visitor, &visit)}
         };
-        Ok(Page::new("Webhook", content.into_any()))
+        Ok(Page::new(t!("Webhook"), content.into_any()))
     })
 }
 
 /// The webhook in one line, for the page of settings.
 pub fn state(webhook: Option<&WebhookView>) -> String {
     match webhook {
-        Some(webhook) => format!("Alerts are sent to {}.", webhook.origin),
-        None => "Off: alerts are in the console only.".to_owned(),
+        Some(webhook) => t!("Alerts are sent to {address}.", address = webhook.origin),
+        None => t!("Off: alerts are in the console only.").to_owned(),
     }
 }
 
 fn address_card(visit: &Visit, visitor: &Visitor, webhook: Option<&WebhookView>) -> AnyView {
     if !visitor.is_operator() {
-        let origin = webhook.map_or("none".to_owned(), |webhook| webhook.origin.clone());
-        return view! { <section class="card">{facts(vec![("Address", origin.into_any())])}</section> }.into_any();
+        let origin = webhook.map_or(t!("none").to_owned(), |webhook| webhook.origin.clone());
+        return view! { <section class="card">{facts(vec![(t!("Address"), origin.into_any())])}</section> }.into_any();
     }
     let version = webhook.map_or(0, |webhook| webhook.version).to_string();
     let form = Filled::new(visit.draft.clone(), SetWebhook::PATH, || WebhookForm {
@@ -62,27 +63,30 @@ fn address_card(visit: &Visit, visitor: &Visitor, webhook: Option<&WebhookView>)
     });
     let read = form.version(&form.values.version, &version).to_owned();
     let is_new = webhook.is_none();
+    let button = if is_new { t!("Set up the webhook") } else { t!("Save") };
     view! {
         <section class="card">
-            <h2>"Address"</h2>
+            <h2>{t!("Address")}</h2>
             {is_new.then(|| view! {
                 <p>
-                    "Alerts are in the console only. Give an address, and a secret is made and shown once: each event carries a \
-                     signature made with it, so that your receiver can tell it from what anybody else sends."
+                    {t!(
+                        "Alerts are in the console only. Give an address, and a secret is made and shown once: each event \
+                         carries a signature made with it, so that your receiver can tell it from what anybody else sends."
+                    )}
                 </p>
             })}
             {form.summary()}
             <form class="form" method="post" action=SetWebhook::PATH>
                 <input type="hidden" name="version" value=read />
                 {form.text(
-                    Field::new("url", "Address")
+                    Field::new("url", t!("Address"))
                         .required()
-                        .hint("https; plain http only to this machine. Kept sealed. Redirects are not followed.")
+                        .hint(t!("https; plain http only to this machine. Kept sealed. Redirects are not followed."))
                         .placeholder("https://hooks.example.com/tollgate"),
                     &form.values.url,
                 )}
                 <div class="actions">
-                    <button class="button button-primary" type="submit">{if is_new { "Set up the webhook" } else { "Save" }}</button>
+                    <button class="button button-primary" type="submit">{button}</button>
                 </div>
             </form>
         </section>
@@ -94,19 +98,21 @@ fn secret_card(webhook: &WebhookView) -> AnyView {
     let version = webhook.version.to_string();
     view! {
         <section class="card">
-            <h2>"Secret"</h2>
+            <h2>{t!("Secret", in "webhook")}</h2>
             <p>
-                "Events are signed with a secret that is sealed here and never shown again. If it is lost or may be known to \
-                 others, replace it; the old one is worth nothing at once."
+                {t!(
+                    "Events are signed with a secret that is sealed here and never shown again. If it is lost or may be \
+                     known to others, replace it; the old one is worth nothing at once."
+                )}
             </p>
             <div class="actions">
                 <form method="post" action=ReplaceWebhookSecret::PATH>
                     <input type="hidden" name="version" value=version.clone() />
-                    <button class="button" type="submit">"Replace the secret"</button>
+                    <button class="button" type="submit">{t!("Replace the secret")}</button>
                 </form>
                 <form method="post" action=RemoveWebhook::PATH>
                     <input type="hidden" name="version" value=version />
-                    <button class="button button-danger" type="submit">"Remove the webhook"</button>
+                    <button class="button button-danger" type="submit">{t!("Remove the webhook")}</button>
                 </form>
             </div>
         </section>
@@ -123,51 +129,54 @@ fn deliveries_card(
     let test = (webhook.is_some() && visitor.is_operator()).then(|| {
         view! {
             <form class="actions" method="post" action=TestWebhook::PATH>
-                <button class="button" type="submit">"Send a test alert"</button>
+                <button class="button" type="submit">{t!("Send a test alert")}</button>
             </form>
         }
     });
     let body = if deliveries.is_empty() {
-        let text = "Nothing was sent yet. An event that your receiver does not take is sent again, after longer and longer \
-                    pauses, for two and a half hours.";
+        let text = t!(
+            "Nothing was sent yet. An event that your receiver does not take is sent again, after longer and longer pauses, \
+             for two and a half hours."
+        );
         table::empty(text, ().into_any())
     } else {
         table::table(
-            format!("The latest events; times in {} time.", visit.format.zone()),
+            t!("The latest events; times in {zone} time.", zone = visit.format.zone()),
             &[
-                words("Event"),
-                words("At"),
-                words("State"),
-                figures("Attempts"),
-                words("Id"),
+                words(t!("Event")),
+                words(t!("At", in "when an event was")),
+                words(t!("State")),
+                figures(t!("Attempts", in "event for a webhook")),
+                words(t!("Id")),
             ],
             deliveries.iter().map(|delivery| row(delivery, visit)).collect(),
         )
     };
-    view! { <section class="card"><h2>"Latest events"</h2>{body}{test}</section> }.into_any()
+    view! { <section class="card"><h2>{t!("Latest events")}</h2>{body}{test}</section> }.into_any()
 }
 
 fn row(delivery: &DeliveryRow, visit: &Visit) -> AnyView {
-    let title = delivery.kind.map(|kind| kind.title());
+    let title = delivery.kind.map(|kind| language::text(&kind.title()));
     let event = match (delivery.event.as_str(), title) {
-        (event, Some(title)) if event == AlertEvent::Raised.as_str() => format!("{title}: raised"),
-        (event, Some(title)) if event == AlertEvent::Cleared.as_str() => format!("{title}: over"),
-        (event, _) if event == AlertEvent::Test.as_str() => "Test".to_owned(),
+        (event, Some(title)) if event == AlertEvent::Raised.as_str() => t!("{title}: raised", title),
+        (event, Some(title)) if event == AlertEvent::Cleared.as_str() => t!("{title}: over", title),
+        (event, _) if event == AlertEvent::Test.as_str() => t!("Test").to_owned(),
         (event, _) => event.to_owned(),
     };
     let why = delivery
         .last_error
         .clone()
-        .map(|error| view! { " " <small>{error}</small> });
+        .map(|error| view! { " " <small lang="en">{error}</small> });
     let state = match (delivery.delivered_at, delivery.given_up_at) {
         (Some(at), _) => {
-            view! { {badge("delivered", Tone::Good)} " " <small>{visit.format.bare_time(at)}</small> }.into_any()
+            view! { {badge(t!("delivered"), Tone::Good)} " " <small>{visit.format.bare_time(at)}</small> }.into_any()
         }
-        (None, Some(_)) => view! { {badge("given up", Tone::Bad)} {why} }.into_any(),
-        (None, None) if delivery.attempts == 0 => badge("waiting", Tone::Quiet),
+        (None, Some(_)) => view! { {badge(t!("given up"), Tone::Bad)} {why} }.into_any(),
+        (None, None) if delivery.attempts == 0 => badge(t!("waiting"), Tone::Quiet),
         (None, None) => {
-            let next = format!("next at {}", visit.format.bare_time(delivery.due_at));
-            view! { {badge("tried again", Tone::Warning)} " " <small>{next}</small> {why} }.into_any()
+            let next = t!("next at {time}", time = visit.format.bare_time(delivery.due_at));
+            let again = badge(t!("tried again", in "event for a webhook"), Tone::Warning);
+            view! { {again} " " <small>{next}</small> {why} }.into_any()
         }
     };
     view! {
@@ -189,31 +198,38 @@ pub fn secret() -> AnyView {
         let secret: Option<MadeSecret> = visit.take_secret().await?;
         let content = match secret {
             Some(secret) => view! {
-                {shell::page_head("The webhook's secret", "Copy it now: it is not shown again.", ().into_any())}
+                {shell::page_head(
+                    t!("The webhook's secret"),
+                    t!("Copy it now: it is not shown again.", in "webhook"),
+                    ().into_any(),
+                )}
                 <section class="card">
-                    <h2>"Secret"</h2>
+                    <h2>{t!("Secret", in "webhook")}</h2>
                     <code class="secret" id="secret">{secret.webhook_secret}</code>
                     <div class="copy-row">
-                        {copy::button("secret", "Copy the secret")}
-                        <a class="button" href=ADDRESS>"Done"</a>
+                        {copy::button("secret", t!("Copy the secret", in "webhook"))}
+                        <a class="button" href=ADDRESS>{t!("Done")}</a>
                     </div>
                     <p class="quiet">
-                        "Give it to your receiver. It checks that v1 in the header X-Tollgate-Signature is the HMAC-SHA256, in \
-                         hexadecimal, of t, a point and the body as it came, made with all of this text, and that t is not long ago."
+                        {t!(
+                            "Give it to your receiver. It checks that v1 in the header X-Tollgate-Signature is the \
+                             HMAC-SHA256, in hexadecimal, of t, a point and the body as it came, made with all of this text, \
+                             and that t is not long ago."
+                        )}
                     </p>
                 </section>
             }
             .into_any(),
             None => view! {
-                {shell::page_head("This secret was shown already", "", ().into_any())}
+                {shell::page_head(t!("This secret was shown already", in "webhook"), "", ().into_any())}
                 <section class="card">
-                    <p>"A secret is shown once. If it is lost, replace it."</p>
-                    <p class="actions"><a class="button" href=ADDRESS>"Go to the webhook"</a></p>
+                    <p>{t!("A secret is shown once. If it is lost, replace it.")}</p>
+                    <p class="actions"><a class="button" href=ADDRESS>{t!("Go to the webhook")}</a></p>
                 </section>
             }
             .into_any(),
         };
-        Ok(Page::new("Secret", content))
+        Ok(Page::new(t!("Secret", in "webhook"), content))
     })
 }
 
@@ -243,7 +259,7 @@ pub async fn set_webhook(#[server(flatten)] form: WebhookForm) -> Result<(), Ser
             let control = &visit.state.control;
             match control.set_webhook(visit.actor()?, version, &form.url, now).await? {
                 Some(secret) => show(&visit, secret.reveal()).await,
-                None => Ok(Done::say(ADDRESS, "Saved. Events go there from now on.")),
+                None => Ok(Done::say(ADDRESS, t!("Saved. Events go there from now on."))),
             }
         },
     )
@@ -270,7 +286,7 @@ pub async fn remove_webhook(version: String) -> Result<(), ServerFnError> {
         visit.state.control.remove_webhook(visit.actor()?, version, now).await?;
         Ok::<_, Refused>(Done::say(
             ADDRESS,
-            "The webhook was removed. Alerts are in the console only.",
+            t!("The webhook was removed. Alerts are in the console only."),
         ))
     })
     .await
@@ -282,7 +298,7 @@ pub async fn test_webhook() -> Result<(), ServerFnError> {
     press(ADDRESS, |visit: Visit| async move {
         let now = visit.now();
         visit.state.control.test_webhook(visit.actor()?, now).await?;
-        let notice = "A test is on its way. Load this page again in a few seconds to see what became of it.";
+        let notice = t!("A test is on its way. Load this page again in a few seconds to see what became of it.");
         Ok::<_, Refused>(Done::say(ADDRESS, notice))
     })
     .await

@@ -42,7 +42,7 @@ fn to_do(facts: &Facts) -> Vec<(Subject, String)> {
     checklist(facts)
         .into_iter()
         .filter(|item| item.state == State::ToDo)
-        .map(|item| (item.subject, item.found))
+        .map(|item| (item.subject, item.found.to_string()))
         .collect()
 }
 
@@ -63,7 +63,7 @@ fn an_installation_that_is_fit_has_nothing_to_do() {
     assert_eq!(items.len(), 10);
     for item in &items {
         assert_eq!(item.state, State::Good, "{item:?}");
-        assert!(!item.subject.advice().is_empty() && !item.subject.meaning().is_empty());
+        assert!(!item.subject.advice().to_string().is_empty() && !item.subject.meaning().to_string().is_empty());
     }
 }
 

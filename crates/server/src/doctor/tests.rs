@@ -1,4 +1,5 @@
 use domain::checklist::Subject;
+use domain::text::Text;
 
 use super::*;
 
@@ -6,7 +7,7 @@ fn item(subject: Subject, state: State) -> Item {
     Item {
         subject,
         state,
-        found: "Something was found.".to_owned(),
+        found: Text::word("Something was found."),
     }
 }
 
