@@ -75,12 +75,44 @@ pub fn told_in(key: &'static str, english: &'static str) -> &'static str {
 
 /// The text in the reader's language with its gaps filled. [`t!`] calls it.
 pub fn fill(english: &'static str, values: &[(&str, &dyn Display)]) -> String {
-    filled(told(english), values)
+    joined(filled(told(english), values))
 }
 
 /// A text of the operations or the rules in the reader's language.
 pub fn text(text: &Text) -> String {
-    text.told(&told)
+    joined(text.told(&told))
+}
+
+/// Sentences one after the other.
+pub fn sentences(parts: &[String]) -> String {
+    parts.join(match current() {
+        Language::English => " ",
+        Language::Chinese => "",
+    })
+}
+
+/// Chinese has a blank beside what is written in Latin letters only, which a catalogue cannot know of what stands in a gap:
+/// those between two Chinese characters are taken out.
+fn joined(text: String) -> String {
+    if current() != Language::Chinese || !text.contains(' ') {
+        return text;
+    }
+    let mut joined = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let is_between = character == ' '
+            && joined.chars().next_back().is_some_and(is_chinese)
+            && characters.peek().copied().is_some_and(is_chinese);
+        if !is_between {
+            joined.push(character);
+        }
+    }
+    joined
+}
+
+/// A Chinese character or a full-width sign.
+fn is_chinese(character: char) -> bool {
+    matches!(character, '\u{3000}'..='\u{303f}' | '\u{4e00}'..='\u{9fff}' | '\u{ff00}'..='\u{ff60}')
 }
 
 /// The text in the reader's language with a view in each gap, which stands there once. [`tv!`] calls it.

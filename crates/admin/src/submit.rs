@@ -165,11 +165,10 @@ where
             visit.fail(error);
             return Ok(());
         }
-        Err(Refused::Fields(fields)) => fields
-            .iter()
-            .map(|error| sentence(&language::text(&error.message)))
-            .collect::<Vec<_>>()
-            .join(" "),
+        Err(Refused::Fields(fields)) => {
+            let told = fields.iter().map(|error| sentence(&language::text(&error.message)));
+            language::sentences(&told.collect::<Vec<_>>())
+        }
         Err(Refused::Form(message)) => message,
         Err(Refused::Unconfirmed | Refused::Back) => {
             visit.fail(PageError::Malformed);

@@ -1,7 +1,6 @@
 //! Reading and checking the fields of forms, one message per field, all of them at once.
 
 use std::borrow::Cow;
-use std::fmt::Display;
 use std::str::FromStr;
 
 use chrono::{DateTime, Datelike, LocalResult, NaiveDate, NaiveDateTime, TimeZone, Utc};
@@ -32,6 +31,11 @@ impl Fields {
     /// Notes an error.
     pub fn refuse(&mut self, field: impl Into<Cow<'static, str>>, message: impl Into<Text>) {
         self.errors.push(FieldError::new(field, message));
+    }
+
+    /// Notes an error of a call of the API, which speaks English.
+    pub(crate) fn refuse_call(&mut self, field: impl Into<Cow<'static, str>>, message: impl Into<String>) {
+        self.refuse(field, Text::word(message));
     }
 
     /// Notes an error unless `holds`.
@@ -157,7 +161,7 @@ impl Fields {
     pub fn word<T>(&mut self, field: impl Into<Cow<'static, str>>, text: &str) -> Option<T>
     where
         T: FromStr,
-        T::Err: Display,
+        for<'error> Text: From<&'error T::Err>,
     {
         let text = text.trim();
         if text.is_empty() {
@@ -166,7 +170,7 @@ impl Fields {
         match text.parse() {
             Ok(word) => Some(word),
             Err(error) => {
-                self.refuse(field, T::Err::to_string(&error));
+                self.refuse(field, &error);
                 None
             }
         }

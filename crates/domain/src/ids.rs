@@ -7,6 +7,15 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::text;
+use crate::text::Text;
+
+impl From<&uuid::Error> for Text {
+    fn from(_: &uuid::Error) -> Self {
+        text!("this is no id; choose from the list")
+    }
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

@@ -105,6 +105,12 @@ impl UnknownScope {
     }
 }
 
+impl From<&UnknownScope> for Text {
+    fn from(error: &UnknownScope) -> Self {
+        error.text()
+    }
+}
+
 impl FromStr for Scope {
     type Err = UnknownScope;
 
@@ -274,6 +280,12 @@ impl UnknownDimension {
     /// What is wrong with it.
     pub fn text(self) -> Text {
         text!("this is not a dimension of a limit")
+    }
+}
+
+impl From<&UnknownDimension> for Text {
+    fn from(error: &UnknownDimension) -> Self {
+        error.text()
     }
 }
 

@@ -143,6 +143,12 @@ impl UnknownPermission {
     }
 }
 
+impl From<&UnknownPermission> for Text {
+    fn from(error: &UnknownPermission) -> Self {
+        error.text()
+    }
+}
+
 impl FromStr for Permission {
     type Err = UnknownPermission;
 

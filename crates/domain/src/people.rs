@@ -60,6 +60,12 @@ impl UnknownRole {
     }
 }
 
+impl From<&UnknownRole> for Text {
+    fn from(error: &UnknownRole) -> Self {
+        error.text()
+    }
+}
+
 impl FromStr for Role {
     type Err = UnknownRole;
 

@@ -110,6 +110,12 @@ impl UnknownPeriod {
     }
 }
 
+impl From<&UnknownPeriod> for Text {
+    fn from(error: &UnknownPeriod) -> Self {
+        error.text()
+    }
+}
+
 impl FromStr for Period {
     type Err = UnknownPeriod;
 
@@ -180,6 +186,12 @@ impl NotAMonth {
     /// What to write instead.
     pub fn text(self) -> Text {
         text!("write a month as year and month, for example 2026-11")
+    }
+}
+
+impl From<&NotAMonth> for Text {
+    fn from(error: &NotAMonth) -> Self {
+        error.text()
     }
 }
 

@@ -125,6 +125,12 @@ impl UnknownPriority {
     }
 }
 
+impl From<&UnknownPriority> for Text {
+    fn from(error: &UnknownPriority) -> Self {
+        error.text()
+    }
+}
+
 impl FromStr for Priority {
     type Err = UnknownPriority;
 

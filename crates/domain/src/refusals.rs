@@ -224,6 +224,12 @@ impl UnknownRefusalCode {
     }
 }
 
+impl From<&UnknownRefusalCode> for Text {
+    fn from(error: &UnknownRefusalCode) -> Self {
+        error.text()
+    }
+}
+
 impl FromStr for RefusalCode {
     type Err = UnknownRefusalCode;
 

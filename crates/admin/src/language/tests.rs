@@ -25,6 +25,18 @@ fn gaps_are_filled_and_numbers_counted() {
 }
 
 #[test]
+fn parts_are_joined_as_the_language_does_it() {
+    let parts = ["One.".to_owned(), "Two.".to_owned()];
+    assert_eq!(sentences(&parts), "One. Two.");
+    let told = "密钥 的 key 限额 （5 个）";
+    assert_eq!(joined(told.to_owned()), told, "English keeps its blanks");
+    sync_scope(Language::Chinese, || {
+        assert_eq!(sentences(&parts), "One.Two.");
+        assert_eq!(joined(told.to_owned()), "密钥的 key 限额（5 个）");
+    });
+}
+
+#[test]
 fn views_stand_where_the_language_puts_them() {
     let html = Owner::new().with(|| {
         let link = view! { <a href="/keys">"keys"</a> };

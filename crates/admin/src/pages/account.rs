@@ -4,6 +4,7 @@ use control::rows::Person;
 use control::sessions::SessionRow;
 use control::sign_in::SignInError;
 use domain::ids::SessionId;
+use domain::language::Language;
 use domain::text;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::PageError;
 use crate::form::{Field, Filled, Secret};
+use crate::language;
 use crate::page::{self, Page};
 use crate::pages::{people, sessions, sign_in};
 use crate::session;
@@ -34,6 +36,7 @@ pub fn view() -> AnyView {
         let content = view! {
             {shell::page_head(t!("Your account"), t!("Only you see this page."), ().into_any())}
             <section class="card">{about(&person, &visit)}</section>
+            {language_card(&person, &visit)}
             <section class="card">
                 <h2>{t!("Password")}</h2>
                 {form.summary()}
@@ -102,6 +105,65 @@ fn ending(session: &SessionRow, is_current: bool) -> AnyView {
         </form>
     }
     .into_any()
+}
+
+/// The choice of the language; each is called what its speakers call it.
+fn language_card(person: &Person, visit: &Visit) -> AnyView {
+    let form = Filled::new(visit.draft.clone(), ChooseLanguage::PATH, || LanguageForm {
+        language: person.language.map_or("", Language::as_str).to_owned(),
+    });
+    let options = std::iter::once((String::new(), t!("As your browser asks").to_owned()))
+        .chain(Language::ALL.map(|language| (language.as_str().to_owned(), language.own_name().to_owned())))
+        .collect();
+    view! {
+        <section class="card">
+            <h2>{t!("Language (语言)")}</h2>
+            {form.summary()}
+            <form class="form" method="post" action=ChooseLanguage::PATH>
+                {form.select(Field::new("language", t!("Language")), &form.values.language, options)}
+                <div class="actions">
+                    <button class="button" type="submit">{t!("Save the language")}</button>
+                </div>
+            </form>
+        </section>
+    }
+    .into_any()
+}
+
+/// What the form of the language sends; empty is the one that the browser asks for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LanguageForm {
+    language: String,
+}
+
+/// Chooses the language of one's own console.
+#[server(prefix = "/console", endpoint = "account/language")]
+pub async fn choose_language(#[server(flatten)] form: LanguageForm) -> Result<(), ServerFnError> {
+    submit(
+        ChooseLanguage::PATH,
+        PATH,
+        form,
+        |visit: Visit, form: LanguageForm| async move {
+            let chosen = match form.language.as_str() {
+                "" => None,
+                tag => {
+                    let language = tag.parse::<Language>();
+                    Some(language.map_err(|_| Refused::field("language", text!("choose a language from the list")))?)
+                }
+            };
+            let visitor = visit.visitor()?;
+            visit
+                .state
+                .control
+                .choose_language(&visitor.actor, chosen, visit.now())
+                .await?;
+            // In the language that was chosen, and not in the one before.
+            let said = language::sync_scope(chosen.unwrap_or(visit.arrival.language), || t!("Your language is set."));
+            Ok::<_, Refused>(Done::say(PATH, said))
+        },
+    )
+    .await
 }
 
 /// What the password's form sends.

@@ -465,7 +465,10 @@ fn on_top(error: ControlError) -> Refused {
     match error {
         ControlError::Invalid(errors) if errors.iter().all(|error| !FIELDS.contains(&error.field.as_ref())) => {
             let told: Vec<String> = errors.iter().map(|error| language::text(&error.message)).collect();
-            Refused::Form(t!("Nothing was loaded: {reasons}.", reasons = told.join("; ")))
+            Refused::Form(t!(
+                "Nothing was loaded: {reasons}.",
+                reasons = told.join(t!("; ", in "list"))
+            ))
         }
         error => error.into(),
     }
@@ -499,7 +502,7 @@ fn done(loaded: &CatalogueLoaded, lacks_route: bool) -> String {
             names = loaded.unchanged.join(", ")
         ));
     }
-    told.join(" ")
+    language::sentences(&told)
 }
 
 #[cfg(test)]

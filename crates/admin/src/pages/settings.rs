@@ -9,6 +9,7 @@ use domain::checklist::{Item, State};
 use domain::money::Nanos;
 use domain::policy::Settings;
 use domain::prices::{Rates, Unpriced};
+use domain::text;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
@@ -514,7 +515,12 @@ pub async fn set_unpriced(#[server(flatten)] form: UnpricedForm) -> Result<(), S
                     fields.check()?;
                     Unpriced::Charge(rates)
                 }
-                _ => return Err(Refused::field("policy", t!("Choose what happens to their requests."))),
+                _ => {
+                    return Err(Refused::field(
+                        "policy",
+                        text!("Choose what happens to their requests."),
+                    ));
+                }
             };
             visit
                 .state

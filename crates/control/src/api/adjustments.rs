@@ -152,12 +152,12 @@ async fn adjust(api: &Api, call: &Call, mut body: JsonBody, booking: &Booking) -
 async fn correct(api: &Api, call: &Call, mut body: JsonBody, booking: &Booking) -> Result<Adjustment, Problem> {
     let request = body.text("request").parse::<RequestId>().ok();
     if request.is_none() {
-        body.fields.refuse("request", "write the request's whole id");
+        body.fields.refuse_call("request", "write the request's whole id");
     }
     let version = body.count("version").parse::<i64>().ok();
     if version.is_none() {
         let message = "write the version that the settlement has: how many adjustments were made of it";
-        body.fields.refuse("version", message);
+        body.fields.refuse_call("version", message);
     }
     let text = CorrectionText {
         input_fresh: body.count("input_fresh"),

@@ -82,7 +82,8 @@ impl JsonBody {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(text)) => text,
             Some(_) => {
-                self.fields.refuse(name, "write this as a text, in quotation marks");
+                self.fields
+                    .refuse_call(name, "write this as a text, in quotation marks");
                 String::new()
             }
         }
@@ -95,7 +96,7 @@ impl JsonBody {
             Some(Value::Number(number)) if number.is_i64() => number.to_string(),
             Some(_) => {
                 self.fields
-                    .refuse(name, "write a whole number, without quotation marks");
+                    .refuse_call(name, "write a whole number, without quotation marks");
                 String::new()
             }
         }
@@ -109,7 +110,7 @@ impl JsonBody {
             Some(_) => {
                 // Many programs would have rounded it on its way here.
                 let message = "write an amount as a text in quotation marks, such as \"-12.50\"";
-                self.fields.refuse(name, message);
+                self.fields.refuse_call(name, message);
                 String::new()
             }
         }
@@ -119,7 +120,7 @@ impl JsonBody {
     pub(super) fn refuse_rest(&mut self, known: &[&str]) {
         for name in self.values.keys() {
             let message = format!("there is no such field here; there are {}", known.join(", "));
-            self.fields.refuse(name.clone(), message);
+            self.fields.refuse_call(name.clone(), message);
         }
     }
 }

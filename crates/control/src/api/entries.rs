@@ -35,7 +35,7 @@ impl Listed {
             let outcome = Outcome::ALL.into_iter().find(|outcome| outcome.as_str() == word);
             if outcome.is_none() {
                 let words = Outcome::ALL.map(Outcome::as_str).join(", ");
-                fields.refuse("outcome", format!("an outcome is one of {words}"));
+                fields.refuse_call("outcome", format!("an outcome is one of {words}"));
             }
             outcome
         });
@@ -43,14 +43,14 @@ impl Listed {
             let code = word.parse::<RefusalCode>().ok();
             if code.is_none() {
                 let words = RefusalCode::ALL.map(RefusalCode::as_str).join(", ");
-                fields.refuse("code", format!("a code is one of {words}"));
+                fields.refuse_call("code", format!("a code is one of {words}"));
             }
             code
         });
         let tag = query.text(&mut fields, "tag").and_then(|text| {
             let tag = text.split_once('=').filter(|(name, _)| !name.is_empty());
             if tag.is_none() {
-                fields.refuse("tag", "write a tag's name and value, such as tag=project%3Dsearch");
+                fields.refuse_call("tag", "write a tag's name and value, such as tag=project%3Dsearch");
             }
             tag.map(|(name, value)| (name.to_owned(), value.to_owned()))
         });
@@ -79,7 +79,7 @@ pub(super) fn cursor(call: &Call, fields: &mut Fields) -> Option<(DateTime<Utc>,
     let text = call.query.text(fields, "cursor")?;
     let cursor = read_cursor(&text);
     if cursor.is_none() {
-        fields.refuse("cursor", "write the next_cursor of the page before, unchanged");
+        fields.refuse_call("cursor", "write the next_cursor of the page before, unchanged");
     }
     cursor
 }

@@ -133,7 +133,7 @@ impl Figures {
             _ => ("value", self.cost.is_some().then_some("cost")),
         };
         if let Some(other) = other {
-            fields.refuse(other, format!("leave this out: {dimension} has `{meant}`"));
+            fields.refuse_call(other, format!("leave this out: {dimension} has `{meant}`"));
         }
         let written = match (dimension, &self.cost) {
             (Dimension::BudgetCost, Some(cost)) => {
@@ -143,7 +143,7 @@ impl Figures {
             _ => self.value,
         };
         if written.or(otherwise).is_none() {
-            fields.refuse(meant, "write this field; it is needed");
+            fields.refuse_call(meant, "write this field; it is needed");
         }
         written.or(otherwise).unwrap_or(0)
     }
@@ -156,7 +156,7 @@ async fn list(State(api): State<Api>, Extension(call): Extension<Call>) -> Resul
     let class = class.and_then(|word| class_of(&word, &mut fields));
     let scope = query.text(&mut fields, "scope");
     if class.is_some() && scope.is_none() {
-        fields.refuse("scope", "write whose class: tenant:<id> or plan:<id>");
+        fields.refuse_call("scope", "write whose class: tenant:<id> or plan:<id>");
     }
     let filter = LimitFilter {
         tenant: query.id(&mut fields, "tenant"),
@@ -187,10 +187,10 @@ async fn create(
     let dimension = new.dimension;
     let value = new.value.read(dimension, None, &mut fields);
     if new.window_seconds.is_some() && !dimension.is_rate() {
-        fields.refuse("window_seconds", format!("leave this out: {dimension} has no window"));
+        fields.refuse_call("window_seconds", format!("leave this out: {dimension} has no window"));
     }
     if new.period.is_some() && !dimension.is_budget() {
-        fields.refuse("period", format!("leave this out: {dimension} has no period"));
+        fields.refuse_call("period", format!("leave this out: {dimension} has no period"));
     }
     let thresholds = thresholds(dimension, new.thresholds, None, &mut fields);
     fields.check()?;
@@ -288,7 +288,7 @@ fn class_of(word: &str, fields: &mut Fields) -> Option<Class> {
     let class = word.parse().ok();
     if class.is_none() {
         let words = Class::ALL.map(Class::as_str).join(", ");
-        fields.refuse("class", format!("a class is one of {words}"));
+        fields.refuse_call("class", format!("a class is one of {words}"));
     }
     class
 }
@@ -299,14 +299,14 @@ fn target_of(scope: &str, class: Option<Class>, fields: &mut Fields) -> Option<T
         return match (plan.parse().ok(), class) {
             (Some(plan), Some(class)) => Some(Target::OfPlan(plan, class)),
             (Some(_), None) => {
-                fields.refuse(
+                fields.refuse_call(
                     "class",
                     "write which class the plan's limit is for: tenant, user, end_user, key",
                 );
                 None
             }
             (None, _) => {
-                fields.refuse("scope", "a plan is written plan:<id>");
+                fields.refuse_call("scope", "a plan is written plan:<id>");
                 None
             }
         };
@@ -315,11 +315,11 @@ fn target_of(scope: &str, class: Option<Class>, fields: &mut Fields) -> Option<T
         (Ok(scope), None) => Some(Target::Node(scope)),
         (Ok(Scope::Tenant(tenant)), Some(class)) => Some(Target::OfTenant(tenant, class)),
         (Ok(_), Some(_)) => {
-            fields.refuse("class", "only tenants and plans have classes");
+            fields.refuse_call("class", "only tenants and plans have classes");
             None
         }
         (Err(error), _) => {
-            fields.refuse("scope", format!("{error}; or plan:<id>"));
+            fields.refuse_call("scope", format!("{error}; or plan:<id>"));
             None
         }
     }
@@ -336,10 +336,10 @@ fn thresholds(
         return before.unwrap_or_default();
     };
     if !dimension.is_budget() {
-        fields.refuse("thresholds", format!("leave this out: {dimension} is no budget"));
+        fields.refuse_call("thresholds", format!("leave this out: {dimension} is no budget"));
     }
     Thresholds::new(&written).unwrap_or_else(|error| {
-        fields.refuse("thresholds", format!("write {error}"));
+        fields.refuse_call("thresholds", format!("write {error}"));
         Thresholds::NONE
     })
 }

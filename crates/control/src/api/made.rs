@@ -26,14 +26,14 @@ pub(super) fn made_id(
         Some(Ok(key)) if (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&key.len()) => Some(key),
         Some(_) => {
             let message = format!("write 1 to {IDEMPOTENCY_KEY_CHARS_MAX} plain characters");
-            fields.refuse("Idempotency-Key", message);
+            fields.refuse_call("Idempotency-Key", message);
             return None;
         }
     };
     if !given.is_empty() {
         let id = given.parse().ok();
         if id.is_none() {
-            fields.refuse("id", format!("write a UUID that you have made for this {what}"));
+            fields.refuse_call("id", format!("write a UUID that you have made for this {what}"));
         }
         return id;
     }
@@ -44,7 +44,7 @@ pub(super) fn made_id(
                 "send the header Idempotency-Key (at most {IDEMPOTENCY_KEY_CHARS_MAX} characters), or a UUID of your own \
                  here, so that a call that is repeated makes no second {what}"
             );
-            fields.refuse("id", message);
+            fields.refuse_call("id", message);
             None
         }
     }

@@ -26,7 +26,7 @@ impl<K: FromStr> Asked<K> {
         let after = call.query.text(fields, "cursor").and_then(|text| {
             let key = read_cursor(&text);
             if key.is_none() {
-                fields.refuse("cursor", "write the next_cursor of the page before, unchanged");
+                fields.refuse_call("cursor", "write the next_cursor of the page before, unchanged");
             }
             key
         });

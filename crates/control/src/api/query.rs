@@ -1,11 +1,11 @@
 //! The fields of a call's query, read one by one; what is wrong with them is said all at once. A field that a route does
 //! not know is refused: a filter that is mistyped must not let everything through.
 
-use std::fmt::Display;
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
+use domain::text::Text;
 use url::form_urlencoded;
 
 use crate::ControlError;
@@ -39,15 +39,15 @@ impl Query {
                     known => format!("there is no such parameter; there are {}", known.join(", ")),
                 };
                 let name: String = name.chars().take(VALUE_CHARS_MAX).collect();
-                fields.refuse(name, message);
+                fields.refuse_call(name, message);
                 continue;
             };
             if value.chars().count() > VALUE_CHARS_MAX {
-                fields.refuse(*known, format!("at most {VALUE_CHARS_MAX} characters"));
+                fields.refuse_call(*known, format!("at most {VALUE_CHARS_MAX} characters"));
             } else if value.chars().any(char::is_control) {
-                fields.refuse(*known, "without control characters");
+                fields.refuse_call(*known, "without control characters");
             } else if value.is_empty() {
-                fields.refuse(*known, "write a value, or leave this parameter out");
+                fields.refuse_call(*known, "write a value, or leave this parameter out");
             } else {
                 values.push((*known, value.into_owned()));
             }
@@ -69,7 +69,7 @@ impl Query {
         let mut values = self.all(name);
         let value = values.next().map(str::to_owned);
         if values.next().is_some() {
-            fields.refuse(name, "write this parameter once");
+            fields.refuse_call(name, "write this parameter once");
         }
         value
     }
@@ -78,7 +78,7 @@ impl Query {
     pub(super) fn word<T>(&self, fields: &mut Fields, name: &'static str) -> Option<T>
     where
         T: FromStr,
-        T::Err: Display,
+        for<'error> Text: From<&'error T::Err>,
     {
         let text = self.text(fields, name)?;
         fields.word(name, &text)
@@ -94,7 +94,7 @@ impl Query {
             None
         };
         if id.is_none() {
-            fields.refuse(name, "write the whole id, such as 0198c5e2-1b5a-7c3e-9d0f-2a4b6c8d0e1f");
+            fields.refuse_call(name, "write the whole id, such as 0198c5e2-1b5a-7c3e-9d0f-2a4b6c8d0e1f");
         }
         id
     }
@@ -117,7 +117,7 @@ impl Query {
             None | Some("false") => false,
             Some("true") => true,
             Some(_) => {
-                fields.refuse(name, "write true or false");
+                fields.refuse_call(name, "write true or false");
                 false
             }
         }
@@ -129,7 +129,7 @@ impl Query {
         let version = self.text(&mut fields, "version").and_then(|text| whole(&text));
         let version = version.filter(|version| *version <= VERSION_MAX);
         if version.is_none() {
-            fields.refuse("version", "write the version that you have read");
+            fields.refuse_call("version", "write the version that you have read");
         }
         fields.check()?;
         Ok(version.unwrap_or_default())
@@ -143,7 +143,7 @@ impl Query {
         match whole(&text) {
             Some(limit) if (1..=entries_max).contains(&limit) => limit,
             _ => {
-                fields.refuse("limit", format!("between 1 and {entries_max}"));
+                fields.refuse_call("limit", format!("between 1 and {entries_max}"));
                 LIMIT_DEFAULT
             }
         }

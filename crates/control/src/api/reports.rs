@@ -60,7 +60,7 @@ async fn monthly(State(api): State<Api>, Extension(call): Extension<Call>) -> Re
         None | Some("json") => Format::Json,
         Some("csv") => Format::Csv,
         Some(_) => {
-            fields.refuse("format", "a format is one of json, csv");
+            fields.refuse_call("format", "a format is one of json, csv");
             Format::Json
         }
     };
@@ -78,7 +78,7 @@ async fn monthly(State(api): State<Api>, Extension(call): Extension<Call>) -> Re
             .into_iter()
             .filter(|name| query.all(name).next().is_some())
         {
-            fields.refuse(
+            fields.refuse_call(
                 name,
                 "a report by tag is divided by nothing else, and narrowed to a tenant only",
             );
@@ -118,7 +118,7 @@ fn grouping(call: &Call, fields: &mut Fields) -> Grouping {
             "key" => grouping.key = true,
             "model" => grouping.model = true,
             "priority" => grouping.priority = true,
-            _ => fields.refuse("by", "a report is divided by tenant, user, key, model, priority"),
+            _ => fields.refuse_call("by", "a report is divided by tenant, user, key, model, priority"),
         }
     }
     grouping

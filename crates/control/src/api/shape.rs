@@ -61,13 +61,13 @@ impl Shape<'_> {
             return self.check_any(alternatives, value, field, fields);
         }
         if !is_of_type(&schema["type"], value) {
-            return fields.refuse(field.to_owned(), wanted(&schema["type"]));
+            return fields.refuse_call(field.to_owned(), wanted(&schema["type"]));
         }
         if let Some(words) = schema["enum"].as_array()
             && !words.contains(value)
         {
             let words: Vec<String> = words.iter().map(shown).collect();
-            return fields.refuse(field.to_owned(), format!("write one of {}", words.join(", ")));
+            return fields.refuse_call(field.to_owned(), format!("write one of {}", words.join(", ")));
         }
         match value {
             Value::Object(object) => self.check_object(schema, object, field, fields),
@@ -104,7 +104,7 @@ impl Shape<'_> {
             .filter_map(Value::as_str)
         {
             if !object.contains_key(name) {
-                fields.refuse(below(name), "write this field; it is needed");
+                fields.refuse_call(below(name), "write this field; it is needed");
             }
         }
         let known = schema["properties"].as_object();
@@ -114,7 +114,7 @@ impl Shape<'_> {
                 None if schema["additionalProperties"] == false => {
                     let names: Vec<&str> = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
                     let message = format!("there is no such field here; there are {}", names.join(", "));
-                    fields.refuse(below(name), message);
+                    fields.refuse_call(below(name), message);
                 }
                 None => {}
             }
@@ -122,21 +122,21 @@ impl Shape<'_> {
         if let Some(least) = schema["minProperties"].as_u64()
             && (object.len() as u64) < least
         {
-            fields.refuse(below("version"), "write at least one field that shall be another one");
+            fields.refuse_call(below("version"), "write at least one field that shall be another one");
         }
     }
 
     fn check_items(&self, schema: &Value, items: &[Value], field: &str, fields: &mut Fields) {
         let count = items.len() as u64;
         if let Some(least) = schema["minItems"].as_u64().filter(|least| count < *least) {
-            fields.refuse(field.to_owned(), format!("at least {least}"));
+            fields.refuse_call(field.to_owned(), format!("at least {least}"));
         }
         if let Some(most) = schema["maxItems"].as_u64().filter(|most| count > *most) {
-            return fields.refuse(field.to_owned(), format!("at most {most}"));
+            return fields.refuse_call(field.to_owned(), format!("at most {most}"));
         }
         let is_twice = |(place, item): (usize, &Value)| items[..place].contains(item);
         if schema["uniqueItems"] == true && items.iter().enumerate().any(is_twice) {
-            fields.refuse(field.to_owned(), "each of them once");
+            fields.refuse_call(field.to_owned(), "each of them once");
         }
         for (place, item) in items.iter().enumerate() {
             self.check(&schema["items"], item, &format!("{field}.{place}"), fields);
@@ -147,13 +147,13 @@ impl Shape<'_> {
 fn check_text(schema: &Value, text: &str, field: &str, fields: &mut Fields) {
     let chars = text.chars().count() as u64;
     if let Some(most) = schema["maxLength"].as_u64().filter(|most| chars > *most) {
-        return fields.refuse(field.to_owned(), format!("at most {most} characters"));
+        return fields.refuse_call(field.to_owned(), format!("at most {most} characters"));
     }
     if schema["minLength"].as_u64().is_some_and(|least| chars < least) {
-        return fields.refuse(field.to_owned(), "write something here, or leave the field out");
+        return fields.refuse_call(field.to_owned(), "write something here, or leave the field out");
     }
     if text.chars().any(char::is_control) {
-        return fields.refuse(field.to_owned(), "without control characters and line breaks");
+        return fields.refuse_call(field.to_owned(), "without control characters and line breaks");
     }
     let (is_good, message) = match schema["format"].as_str() {
         Some("uuid") => (
@@ -176,10 +176,10 @@ fn check_text(schema: &Value, text: &str, field: &str, fields: &mut Fields) {
         _ => (true, ""),
     };
     if !is_good {
-        return fields.refuse(field.to_owned(), message);
+        return fields.refuse_call(field.to_owned(), message);
     }
     if schema["pattern"] == NAME_PATTERN && !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        fields.refuse(
+        fields.refuse_call(
             field.to_owned(),
             "letters, digits and signs such as - . / : _ only, no blanks",
         );
@@ -204,7 +204,7 @@ fn check_number(schema: &Value, value: &Value, field: &str, fields: &mut Fields)
             (Some(least), None) => format!("at least {least}"),
             _ => "this number is out of range".to_owned(),
         };
-        fields.refuse(field.to_owned(), message);
+        fields.refuse_call(field.to_owned(), message);
     }
 }
 

@@ -1,3 +1,5 @@
+use domain::text::Text;
+
 use super::*;
 
 fn names(names: &[&str]) -> Vec<String> {
@@ -25,10 +27,10 @@ fn what_was_loaded_is_told_by_name() {
 
 #[test]
 fn an_error_of_a_field_that_the_form_lacks_is_said_on_top() {
-    let lacking = ControlError::field("valid_from", "a model has at most 200 prices");
+    let lacking = ControlError::field("valid_from", Text::word("a model has at most 200 prices"));
     assert!(
         matches!(on_top(lacking), Refused::Form(told) if told == "Nothing was loaded: a model has at most 200 prices.")
     );
-    let own = ControlError::field("models", "choose at least one model");
+    let own = ControlError::field("models", Text::word("choose at least one model"));
     assert!(matches!(on_top(own), Refused::Fields(_)));
 }
