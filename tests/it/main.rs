@@ -31,6 +31,7 @@ mod increases;
 mod jobs;
 mod key_rotation;
 mod key_rules;
+mod languages;
 mod ledger;
 mod ledger_export;
 mod lifecycle;

@@ -66,7 +66,7 @@ fn thousandths(parameter: &str) -> Option<u32> {
     }
     let weight: f64 = parameter.strip_prefix("q=")?.parse().ok()?;
     // At most 1,000, so it fits.
-    (0.0..=1.0).contains(&weight).then(|| (weight * 1_000.0) as u32)
+    (0.0..=1.0).contains(&weight).then_some((weight * 1_000.0) as u32)
 }
 
 /// The text is no language of the console.

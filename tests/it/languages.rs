@@ -1,0 +1,220 @@
+//! The console speaks the reader's language: the one that they have chosen, else the one that their browser asks for. In
+//! Chinese no English is left on any page.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::management_tokens::Permission;
+use domain::people::Role;
+use serde_json::Value;
+use test_support::console::{PASSWORD, Window};
+use test_support::html::Page;
+use test_support::http::Browser;
+use test_support::program::Program;
+use test_support::tollgate::{Options, Tollgate};
+
+use crate::process::until;
+
+const CHINESE: (&str, &str) = ("accept-language", "zh-CN,zh;q=0.9,en;q=0.5");
+/// The demo's people and their password.
+const DEMO: [&str; 2] = ["operator@example.com", "mira@example.com"];
+const DEMO_PASSWORD: &str = "demo-password";
+/// Words in Latin letters that Chinese texts have, too: names of products and formats, units, codes that people type.
+const WORDS: &str = "
+    AI API Anthropic Bearer Brotli CIDR Chromium Chrome Content CSV DNS Edge English Firefox HMAC HTTP HTTPS Host ID IP ISO
+    JSON KiB MiB GiB TiB LLM Linux MB Node Node.js OpenAI OpenAPI PEM POST Postgres PostgreSQL Python RFC Redis Retry-After
+    Safari SDK SQL SSE TLS Token Tollgate UTC URL USD EUR UUID WebAssembly Webhook Windows X-Tollgate-Signature
+    as-of curl ms min from until zstd
+";
+
+/// What stands in texts beside words: signs of either kind of writing.
+fn is_between(character: char) -> bool {
+    character.is_whitespace() || !(character.is_ascii_alphanumeric() || "-_./@:'=%+".contains(character))
+}
+
+/// The English words of a text. What has figures or signs of code in it is a name, a code or a measure.
+fn english(text: &str) -> Vec<String> {
+    text.split(is_between)
+        .map(|word| word.trim_matches(|sign: char| !sign.is_ascii_alphanumeric()))
+        .filter(|word| {
+            word.len() > 1
+                && word
+                    .chars()
+                    .all(|letter| letter.is_ascii_alphabetic() || "-'".contains(letter))
+        })
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Every word of the texts in a JSON value.
+fn words_in(value: &Value, words: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => words.extend(english(text)),
+        Value::Array(values) => values.iter().for_each(|value| words_in(value, words)),
+        Value::Object(fields) => fields.values().for_each(|value| words_in(value, words)),
+        _ => {}
+    }
+}
+
+/// What is left in English on these pages: each text once, with the first page that has it.
+fn left(pages: &[Page], allowed: &BTreeSet<String>) -> BTreeMap<String, String> {
+    let mut left = BTreeMap::new();
+    for page in pages.iter().filter(|page| page.is_html()) {
+        assert_eq!(page.language(), "zh-Hans", "{}", page.address);
+        for text in page.readable() {
+            let is_english = english(&text).iter().any(|word| !allowed.contains(word));
+            // A gap that was not filled would be English, too.
+            if is_english || text.contains('{') {
+                left.entry(text).or_insert_with(|| page.address.clone());
+            }
+        }
+    }
+    left
+}
+
+fn allowed() -> BTreeSet<String> {
+    WORDS.split_whitespace().map(str::to_owned).collect()
+}
+
+/// What people have named in an installation, as its API tells.
+async fn names(window: &mut Window) -> BTreeSet<String> {
+    let form = window
+        .visit("/settings/tokens/new")
+        .await
+        .form("/console/settings/tokens/issue")
+        .fill("name", "walk");
+    let reads = Permission::ALL.into_iter().map(Permission::as_str);
+    let form = reads
+        .filter(|permission| permission.ends_with(":read"))
+        .fold(form, |form, permission| form.tick("permissions[]", permission));
+    let token = window.send(&form).await.text("#secret");
+    let authorization = format!("Bearer {token}");
+    let mut words = BTreeSet::new();
+    for noun in [
+        "tenants",
+        "people",
+        "keys",
+        "models",
+        "upstreams",
+        "plans",
+        "adjustments",
+        "limits",
+    ] {
+        let path = format!("/api/v1/{noun}?limit=200");
+        let headers = [("authorization", authorization.as_str())];
+        let answer = window
+            .browser
+            .send(http::Method::GET, &path, &headers, bytes::Bytes::new())
+            .await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        words_in(&answer.json(), &mut words);
+    }
+    words
+}
+
+#[tokio::test]
+async fn no_english_is_left_on_any_page_of_the_demo_in_chinese() {
+    let data_dir = tempfile::tempdir().expect("a directory");
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut program = Program::start("demo", data_dir.path(), &[("TOLLGATE_LISTEN", &address)]);
+    program.says("First start").await;
+    until("the demo serves", async || {
+        tokio::net::TcpStream::connect(&address).await.is_ok()
+    })
+    .await;
+
+    let mut allowed = allowed();
+    let mut left_over = BTreeMap::new();
+    for email in DEMO {
+        let mut browser = Browser::new(&format!("http://{address}"));
+        browser.always(CHINESE.0, CHINESE.1);
+        let answer = browser.get("/sign-in").await;
+        let page = Page::new("/sign-in", &answer);
+        let mut window = Window { browser, page };
+        let page = window.sign_in(email, DEMO_PASSWORD).await;
+        assert_eq!((page.path(), page.language()), ("/", "zh-Hans"), "{}", page.content());
+        if email == DEMO[0] {
+            allowed.extend(names(&mut window).await);
+        }
+        left_over.extend(left(&window.walk().await, &allowed));
+    }
+    program.kill().await;
+    assert!(left_over.is_empty(), "{} texts: {left_over:#?}", left_over.len());
+}
+
+#[tokio::test]
+async fn no_english_is_left_on_pages_that_have_nothing_yet() {
+    let tollgate = Tollgate::start_with(Options {
+        is_empty: true,
+        ..Options::default()
+    })
+    .await;
+    let mut operator = Window::operator(&tollgate).await;
+    operator.browser.always(CHINESE.0, CHINESE.1);
+    let mut allowed = allowed();
+    allowed.extend(["Olga", "Operator"].map(str::to_owned));
+    let left = left(&operator.walk().await, &allowed);
+    assert!(left.is_empty(), "{} texts: {left:#?}", left.len());
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_form_is_said_in_the_readers_language() {
+    let tollgate = Tollgate::start().await;
+    let mut operator = Window::operator(&tollgate).await;
+    operator.browser.always(CHINESE.0, CHINESE.1);
+    let form = operator.visit("/tenants/new").await.form("/console/tenants/create");
+    let page = operator.send(&form.fill("monthly_cost", "much")).await;
+    let errors = page.texts(".error");
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert_eq!(errors[0], "请填写名称。");
+    assert!(english(&errors[1]).is_empty(), "{errors:?}");
+    let page = operator.visit("/nowhere").await;
+    assert_eq!((page.status.as_u16(), page.heading().as_str()), (404, "这里什么都没有"));
+}
+
+#[tokio::test]
+async fn a_person_chooses_a_language_for_themselves_alone() {
+    let tollgate = Tollgate::start().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let mut auditor = Window::person(&tollgate, Role::Auditor, None).await;
+    let form = operator.visit("/account").await.form("/console/account/language");
+    assert_eq!(
+        form.options("language"),
+        ["As your browser asks", "English", "简体中文"]
+    );
+    let page = operator.send(&form.clone().fill("language", "zh-Hans")).await;
+    assert_eq!(
+        (page.language(), page.notices()),
+        ("zh-Hans", vec!["语言已设置。".to_owned()])
+    );
+
+    // Whatever a browser asks for, in every session of theirs; and nobody else's.
+    let mut other = Window::open(&tollgate, "/sign-in").await;
+    other.browser.always("accept-language", "en");
+    assert_eq!(other.visit("/sign-in").await.language(), "en");
+    let page = other.sign_in(test_support::console::OPERATOR, PASSWORD).await;
+    assert_eq!((page.language(), page.heading().as_str()), ("zh-Hans", "概览"));
+    assert_eq!(auditor.visit("/").await.heading(), "Overview");
+
+    // Live figures, too.
+    let mut stream = other.browser.follow("/console/live?page=%2F").await;
+    let event = stream.next().await.expect("an event");
+    let event = String::from_utf8_lossy(&event).into_owned();
+    assert!(event.contains("已花费") && !event.contains("Spent"), "{event}");
+
+    // Noted, refused and taken back.
+    let entries = auditor.visit("/audit").await.content();
+    assert!(entries.contains("person.choose_language"), "{entries}");
+    let page = operator.send(&form.clone().fill("language", "tlh")).await;
+    assert_eq!(page.texts(".error"), ["请从列表中选择语言。"]);
+    let page = operator.send(&form.fill("language", "")).await;
+    assert_eq!(
+        (page.language(), page.notices()),
+        ("en", vec!["Your language is set.".to_owned()])
+    );
+}
+
+/// A port that nobody listens on now.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    listener.local_addr().expect("an address").port()
+}
