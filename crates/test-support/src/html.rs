@@ -521,7 +521,7 @@ fn cells_of(row: ElementRef<'_>) -> Vec<String> {
 }
 
 /// Elements whose content is no text for people, or none in the language of the page.
-const UNREAD: [&str; 5] = ["script", "style", "code", "pre", "textarea"];
+const UNREAD: [&str; 6] = ["script", "noscript", "style", "code", "pre", "textarea"];
 /// Attributes that are read out or shown.
 const LABELS: [&str; 4] = ["aria-label", "title", "placeholder", "alt"];
 

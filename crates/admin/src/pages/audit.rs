@@ -272,7 +272,7 @@ fn row(named: &NamedAuditEntry, visitor: &Visitor, format: &Format) -> AnyView {
             <th scope="row" class="nowrap">
                 <a href=format!("{ADDRESS}/{}", entry.id)>{format.bare_time(entry.at)}</a>
             </th>
-            <td>{entry.actor.clone()}</td>
+            <td translate="no">{entry.actor.clone()}</td>
             <td class="nowrap">{action(&entry.action)}</td>
             <td>{done_to(named, visitor)}</td>
             <td>{in_short(named)}</td>
@@ -398,7 +398,7 @@ pub fn entry() -> AnyView {
             (t!("Time"), visit.format.time(entry.at).into_any()),
             (
                 t!("Who"),
-                view! { <a href=by_actor>{entry.actor.clone()}</a> }.into_any(),
+                view! { <a href=by_actor translate="no">{entry.actor.clone()}</a> }.into_any(),
             ),
             (t!("By", in "way of a change"), surface(named.surface).into_any()),
             (t!("Action"), action(&entry.action)),
@@ -469,7 +469,8 @@ fn changes(named: &NamedAuditEntry, format: &Format) -> AnyView {
                     .fate
                     .after()
                     .map(|value| shown(&field.name, value, is_money, format));
-                view! { <tr><th scope="row">{field_name(&field.name)}</th><td>{value}</td></tr> }.into_any()
+                view! { <tr><th scope="row">{field_name(&field.name)}</th><td translate="no">{value}</td></tr> }
+                    .into_any()
             })
             .collect();
         view! {
@@ -514,8 +515,8 @@ fn change_row(name: &str, fate: &Fate, is_money: bool, format: &Format) -> AnyVi
         <tr>
             <th scope="row">{field_name(name)}</th>
             <td class="nowrap">{badge(mark, tone)}</td>
-            <td class="value">{before}</td>
-            <td class="value">{after}</td>
+            <td class="value" translate="no">{before}</td>
+            <td class="value" translate="no">{after}</td>
         </tr>
     }
     .into_any()

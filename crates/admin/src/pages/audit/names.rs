@@ -190,6 +190,7 @@ fn find_field_word(part: &str) -> Option<&'static str> {
         "permissions" => t!("permissions", in "field of the audit log"),
         "plan_id" => t!("plan id", in "field of the audit log"),
         "position" => t!("position", in "field of the audit log"),
+        "policy" => t!("policy", in "field of the audit log"),
         "priority" => t!("priority", in "field of the audit log"),
         "priority_ceiling" => t!("priority ceiling", in "field of the audit log"),
         "public_id" => t!("public id", in "field of the audit log"),
