@@ -277,7 +277,7 @@ fn row(named: &NamedAuditEntry, visitor: &Visitor, format: &Format) -> AnyView {
             <td>{done_to(named, visitor)}</td>
             <td>{in_short(named)}</td>
             <td>{tenant}</td>
-            <td>{origin(named)}</td>
+            <td class="nowrap">{origin(named)}</td>
         </tr>
     }
     .into_any()
@@ -318,7 +318,7 @@ fn difference_of(named: &NamedAuditEntry) -> Difference {
 
 fn origin(named: &NamedAuditEntry) -> AnyView {
     let peer = named.entry.peer.clone().map(|peer| view! { <code>{peer}</code> });
-    view! { {surface(named.surface)} " " {peer} }.into_any()
+    view! { {surface(named.surface)} <br /> {peer} }.into_any()
 }
 
 fn surface(surface: Surface) -> &'static str {

@@ -16,7 +16,7 @@ pub(super) fn action(code: &str) -> AnyView {
     let is_other = name != code;
     let code = view! { <code>{code.to_owned()}</code> };
     if is_other {
-        view! { {name} " " <small>{code}</small> }.into_any()
+        view! { {name} <br /> <small>{code}</small> }.into_any()
     } else {
         code.into_any()
     }
