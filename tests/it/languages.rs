@@ -24,7 +24,7 @@ const WORDS: &str = "
     JSON KiB MiB GiB TiB LLM Linux MB Node Node.js OpenAI OpenAPI PEM POST Postgres PostgreSQL Python RFC Redis Retry-After
     Safari SDK SQL SSE TLS Token Tollgate UTC URL USD EUR UUID WebAssembly Webhook Windows X-Tollgate-Signature
     CEST CET Cookie Language Messages NTP Prefer Responses TEMP VIP
-    critical curl default from high http https id low min ms name respond-async until zstd
+    cancel critical curl default from high http https id low min ms name respond-async until zstd
 ";
 
 /// What this test and the demo call a token, a gateway, a tag and whoever made it all.
