@@ -29,9 +29,10 @@ const DRIVER_PATIENCE: Duration = Duration::from_secs(20);
 const DRIVERS_MAX: usize = 4;
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// No updates, no background traffic, no sandbox (which root has not).
-const FLAGS: [&str; 9] = [
+/// English, wherever the machine is; no updates, no background traffic, no sandbox (which root has not).
+const FLAGS: [&str; 10] = [
     "--headless",
+    "--lang=en-US",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -56,6 +57,8 @@ while [ "$tries" -gt 0 ] && ! rm -rf "$2" 2>/dev/null; do
 done
 kill -KILL 0
 "#;
+/// What pages are asked for in, and how days are typed.
+const LANGUAGES: &str = "en-US,en";
 /// The content setting that blocks.
 const BLOCKED: u8 = 2;
 
@@ -369,8 +372,11 @@ fn capabilities(profile: &Path, scripts: Scripts) -> Map<String, Value> {
     let mut flags: Vec<String> = FLAGS.map(str::to_owned).to_vec();
     flags.push(format!("--user-data-dir={}", profile.display()));
     let preferences = match scripts {
-        Scripts::On => json!({}),
-        Scripts::Off => json!({ "profile.managed_default_content_settings.javascript": BLOCKED }),
+        Scripts::On => json!({ "intl.accept_languages": LANGUAGES }),
+        Scripts::Off => json!({
+            "intl.accept_languages": LANGUAGES,
+            "profile.managed_default_content_settings.javascript": BLOCKED,
+        }),
     };
     let binary = CHROMIUM
         .into_iter()

@@ -23,7 +23,7 @@ fn servers_over(data_dir: &Path) -> usize {
         .count()
 }
 
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so().await {
         assert!(Instant::now() < deadline, "never: {what}");

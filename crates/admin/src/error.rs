@@ -21,6 +21,8 @@ pub enum PageError {
     Unavailable,
     /// It would have read more than it may.
     TooSlow,
+    /// It took longer than anybody waits.
+    Late,
     /// A write that does not come from a page of ours.
     ForeignOrigin,
     /// A write that is larger than any form of ours.
@@ -37,7 +39,7 @@ impl PageError {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Forbidden | Self::ForeignOrigin => StatusCode::FORBIDDEN,
-            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable | Self::Late => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Malformed => StatusCode::BAD_REQUEST,
             Self::TooSlow => StatusCode::UNPROCESSABLE_ENTITY,
@@ -55,6 +57,7 @@ impl PageError {
             Self::TooLarge => t!("That was too much at once"),
             Self::Malformed => t!("This request cannot be understood"),
             Self::TooSlow => t!("This looks through too much"),
+            Self::Late => t!("This takes too long"),
             Self::Internal => t!("Something went wrong here"),
         }
     }
@@ -80,6 +83,9 @@ impl PageError {
             Self::TooSlow => t!(
                 "It took too long and was given up. Go back and ask for less: a shorter time, one tenant, one key, or a \
                  request by its id."
+            ),
+            Self::Late => t!(
+                "The database does not answer in time. What you sent may have been done or not: look before you repeat it."
             ),
             Self::Malformed => t!("Nothing was changed. Go back, load the page again, and repeat what you did."),
             Self::Internal => t!(
@@ -113,7 +119,7 @@ pub fn document(error: &PageError) -> Response {
     let error = *error;
     let html = Owner::new().with(|| shell::bare_document(error.title(), error.view()).to_html());
     let mut response = (error.status(), Html(html)).into_response();
-    if error == PageError::Unavailable {
+    if error.status() == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(
             http::header::RETRY_AFTER,
             http::HeaderValue::from_static(RETRY_AFTER_SECONDS),

@@ -1,5 +1,5 @@
-//! Texts in the reader's language. Pages write their texts in English, inside [`t!`], [`tn!`] or [`tv!`]; the catalogue
-//! `texts/zh-Hans.po` (GNU gettext's format) has each of them in Chinese. `cargo xtask texts` collects new ones.
+//! Texts in the reader's language. Pages write their texts in English, inside [`t!`], [`tn!`] or [`tv!`];
+//! `texts/zh-Hans.po` (in GNU gettext's format) has each of them in Chinese. `cargo xtask texts` collects new ones.
 //!
 //! The language is that of the task which answers a request: [`visit`](crate::visit) finds it, [`scope`] sets it.
 
@@ -8,28 +8,27 @@ use std::fmt::Display;
 use std::sync::LazyLock;
 
 use domain::language::Language;
-use domain::text::{Piece, Text, filled, pieces};
+use domain::text::{ENGLISH, Piece, Telling, Text, filled, pieces};
 use leptos::prelude::*;
 
 const CHINESE: &str = include_str!("../texts/zh-Hans.po");
-/// Between a context and its text, as in gettext's own catalogues.
+/// Between a context and its text, as in gettext's own files.
 const CONTEXT_END: char = '\u{4}';
 
-static CATALOGUE: LazyLock<HashMap<String, String>> = LazyLock::new(|| catalogue(CHINESE));
+static TRANSLATIONS: LazyLock<HashMap<String, String>> = LazyLock::new(|| translations(CHINESE));
 
 tokio::task_local! {
     static LANGUAGE: Language;
 }
 
-/// Texts of a catalogue by their English, without those that wait for a translation.
-fn catalogue(source: &str) -> HashMap<String, String> {
-    let Ok(catalogue) = polib::po_file::parse_from_reader(source.as_bytes()) else {
-        // A test reads the catalogue; English is what is left without one.
-        tracing::error!("a catalogue of texts cannot be read; the console speaks English");
+/// The translations of a file by their English, without those that wait for a translation.
+fn translations(source: &str) -> HashMap<String, String> {
+    let Ok(read) = polib::po_file::parse_from_reader(source.as_bytes()) else {
+        // A test reads the file; English is what is left without one.
+        tracing::error!("the translations cannot be read; the console speaks English");
         return HashMap::new();
     };
-    catalogue
-        .messages()
+    read.messages()
         .filter(|message| message.is_singular())
         .filter_map(|message| {
             let told = message.msgstr().ok().filter(|told| !told.is_empty())?;
@@ -61,7 +60,7 @@ pub fn current() -> Language {
 pub fn told(english: &'static str) -> &'static str {
     match current() {
         Language::English => english,
-        Language::Chinese => CATALOGUE.get(english).map_or(english, String::as_str),
+        Language::Chinese => TRANSLATIONS.get(english).map_or(english, String::as_str),
     }
 }
 
@@ -69,18 +68,38 @@ pub fn told(english: &'static str) -> &'static str {
 pub fn told_in(key: &'static str, english: &'static str) -> &'static str {
     match current() {
         Language::English => english,
-        Language::Chinese => CATALOGUE.get(key).map_or_else(|| told(english), String::as_str),
+        Language::Chinese => TRANSLATIONS.get(key).map_or_else(|| told(english), String::as_str),
     }
 }
 
 /// The text in the reader's language with its gaps filled. [`t!`] calls it.
 pub fn fill(english: &'static str, values: &[(&str, &dyn Display)]) -> String {
-    joined(filled(told(english), values))
+    let telling = telling();
+    filled((telling.told)(english), values, telling.closes)
 }
 
 /// A text of the operations or the rules in the reader's language.
 pub fn text(text: &Text) -> String {
-    joined(text.told(&told))
+    text.told(telling())
+}
+
+/// How the reader's language is told.
+fn telling() -> Telling {
+    match current() {
+        Language::English => ENGLISH,
+        Language::Chinese => Telling { told, closes },
+    }
+}
+
+/// Chinese has a blank beside what is written in Latin letters only, which a translation cannot know of what stands in its
+/// gap.
+fn closes(before: char, behind: char) -> bool {
+    is_chinese(before) && is_chinese(behind)
+}
+
+/// A Chinese character or a full-width sign.
+fn is_chinese(character: char) -> bool {
+    matches!(character, '\u{3000}'..='\u{303f}' | '\u{4e00}'..='\u{9fff}' | '\u{ff00}'..='\u{ff60}')
 }
 
 /// Sentences one after the other.
@@ -89,30 +108,6 @@ pub fn sentences(parts: &[String]) -> String {
         Language::English => " ",
         Language::Chinese => "",
     })
-}
-
-/// Chinese has a blank beside what is written in Latin letters only, which a catalogue cannot know of what stands in a gap:
-/// those between two Chinese characters are taken out.
-fn joined(text: String) -> String {
-    if current() != Language::Chinese || !text.contains(' ') {
-        return text;
-    }
-    let mut joined = String::with_capacity(text.len());
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        let is_between = character == ' '
-            && joined.chars().next_back().is_some_and(is_chinese)
-            && characters.peek().copied().is_some_and(is_chinese);
-        if !is_between {
-            joined.push(character);
-        }
-    }
-    joined
-}
-
-/// A Chinese character or a full-width sign.
-fn is_chinese(character: char) -> bool {
-    matches!(character, '\u{3000}'..='\u{303f}' | '\u{4e00}'..='\u{9fff}' | '\u{ff00}'..='\u{ff60}')
 }
 
 /// The text in the reader's language with a view in each gap, which stands there once. [`tv!`] calls it.
@@ -150,28 +145,37 @@ macro_rules! t {
 }
 
 /// A text about a number, `{n}` in it, that is one or more: `tn!(count, "{n} key", "{n} keys")`, with more gaps as in
-/// [`t!`]. Catalogues have the second text.
+/// [`t!`], and with a context as there: `tn!(count, in "a model's", "{n} token", "{n} tokens")`. The second text is translated.
 macro_rules! tn {
-    ($count:expr, $one:literal, $many:literal $(, $name:ident $(= $value:expr)?)* $(,)?) => {{
+    ($count:expr, $(in $context:literal,)? $one:literal, $many:literal $(, $name:ident $(= $value:expr)?)* $(,)?) => {{
         const {
             assert!(domain::text::fits($one, &["n" $(, stringify!($name))*]), "gaps and values differ");
             assert!(domain::text::fits($many, &["n" $(, stringify!($name))*]), "gaps and values differ");
         }
         let count: u64 = $count;
-        $crate::language::fill(
-            $crate::language::by_number(count, $one, $many),
+        $crate::language::fill_counted(
+            count,
+            $one,
+            ($many, concat!($($context, "\u{4}",)? $many)),
             &[("n", &$crate::format::count(count) as &dyn std::fmt::Display) $(, (stringify!($name), &domain::gap_value!($name $(, $value)?) as &dyn std::fmt::Display))*],
         )
     }};
 }
 
-/// The English text for this number: only English has two.
-pub fn by_number(count: u64, one: &'static str, many: &'static str) -> &'static str {
-    if count == 1 && current() == Language::English {
-        one
-    } else {
-        many
-    }
+/// The text for this number with its gaps filled; only English has two. `many` is the second text, and what translations
+/// know it by. [`tn!`] calls it.
+pub fn fill_counted(
+    count: u64,
+    one: &'static str,
+    (many, key): (&'static str, &'static str),
+    values: &[(&str, &dyn Display)],
+) -> String {
+    let text = match current() {
+        Language::English if count == 1 => one,
+        Language::English => many,
+        Language::Chinese => told_in(key, many),
+    };
+    filled(text, values, telling().closes)
 }
 
 /// A text whose gaps are views: `tv!("See {link}.", link = view! { <a href="/keys">{t!("Keys")}</a> })`. Text around

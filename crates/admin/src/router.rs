@@ -1,5 +1,7 @@
 //! The console as one axum router: pages, forms, the browser's files, the CSV.
 
+use std::time::Duration;
+
 use axum::body::HttpBody;
 use axum::extract::Request;
 use axum::middleware;
@@ -9,6 +11,7 @@ use axum::{Router, http};
 use leptos::prelude::*;
 use leptos::server_fn::axum::server_fn_paths;
 use leptos_axum::{LeptosRoutes, generate_route_list};
+use tokio::time::timeout;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::Predicate;
@@ -26,6 +29,8 @@ use crate::{live, protection, session, shell, visit};
 
 /// The longest form, in bytes.
 const FORM_BYTES_MAX: usize = 32 * 1024;
+/// How long a page may take. Its download of a report has a bound of its own.
+const PAGE_WAIT: Duration = Duration::from_secs(30);
 
 /// The address of every page that the router mounts, with names for what differs: `/keys/:id`.
 pub fn pages() -> Vec<String> {
@@ -68,7 +73,9 @@ pub fn router<S: SessionStore + Clone>(state: AdminState, sessions: S) -> Router
         .layer(middleware::from_fn(protection::same_origin_writes))
         .layer(RequestBodyLimitLayer::new(FORM_BYTES_MAX))
         .layer(middleware::from_fn(too_large))
-        .layer(CatchPanicLayer::custom(panicked));
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn(within_bounds))
+        .layer(middleware::from_fn(visit::speak));
     let live = live::router(pages.clone(), state.live_streams_max, state.stopping.clone());
     pages
         .merge(live)
@@ -108,6 +115,14 @@ fn files(state: &AdminState) -> Router {
         .layer(CompressionLayer::new())
         .layer(cached)
         .layer(middleware::from_fn(protection::secure_headers))
+}
+
+/// A bound on the head of an answer; a body that is streamed has its own.
+async fn within_bounds(request: Request, next: middleware::Next) -> Response {
+    match timeout(PAGE_WAIT, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => error::document(&PageError::Late),
+    }
 }
 
 fn panicked(_panic: Box<dyn std::any::Any + Send>) -> Response {

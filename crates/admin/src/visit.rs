@@ -190,6 +190,12 @@ impl Visit {
     }
 }
 
+/// Lets all that answers speak the language that the program asks for, until it is known who asks.
+pub async fn speak(request: Request, next: Next) -> Response {
+    let accepted = accepted_language(request.headers());
+    language::scope(accepted, next.run(request)).await
+}
+
 /// Finds out who asks, sends strangers to the door, and turns failures into pages.
 pub async fn layer(State(state): State<AdminState>, session: Session, request: Request, next: Next) -> Response {
     let arrival = Arrival {
@@ -206,10 +212,9 @@ pub async fn layer(State(state): State<AdminState>, session: Session, request: R
             name.chars().take(USER_AGENT_CHARS_MAX).collect()
         }),
     };
-    let accepted = arrival.language;
     let visit = match begin(state, session, arrival).await {
         Ok(visit) => visit,
-        Err(error) => return language::sync_scope(accepted, || error::document(&error)),
+        Err(error) => return error::document(&error),
     };
     language::scope(visit.language(), answer(visit, request, next)).await
 }

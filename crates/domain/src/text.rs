@@ -1,5 +1,5 @@
 //! Texts for people: the English of a sentence or of a part of one, and what stands in its gaps, kept apart, so that a
-//! surface with a catalogue tells them in another language. [`Display`](fmt::Display) is the English.
+//! surface with translations tells them in another language. [`Display`](fmt::Display) is the English.
 
 use std::fmt;
 
@@ -30,15 +30,15 @@ impl Text {
         Self::new("{word}", vec![("word", Value::Word(word.into()))])
     }
 
-    /// The text in the language of `told`, which gives the sentence for the English one, with the same gaps.
-    pub fn told(&self, told: &impl Fn(&'static str) -> &'static str) -> String {
+    /// The text in a language.
+    pub fn told(&self, telling: Telling) -> String {
         let values: Vec<(&str, String)> = self
             .values
             .iter()
             .map(|(name, value)| {
                 let value = match value {
                     Value::Word(word) => word.clone(),
-                    Value::Text(text) => text.told(told),
+                    Value::Text(text) => text.told(telling),
                 };
                 (*name, value)
             })
@@ -47,13 +47,28 @@ impl Text {
             .iter()
             .map(|(name, value)| (*name, value as &dyn fmt::Display))
             .collect();
-        filled(told(self.english), &values)
+        filled((telling.told)(self.english), &values, telling.closes)
     }
 }
 
+/// How a language is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Telling {
+    /// The text for the English one, with the same gaps.
+    pub told: fn(&'static str) -> &'static str,
+    /// Whether no blank belongs between these two characters, one of the text and one of what stands in its gap.
+    pub closes: fn(char, char) -> bool,
+}
+
+/// English as it is written.
+pub const ENGLISH: Telling = Telling {
+    told: |english| english,
+    closes: |_, _| false,
+};
+
 impl fmt::Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told(&|english| english))
+        f.write_str(&self.told(ENGLISH))
     }
 }
 
@@ -109,23 +124,39 @@ pub fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// The text with these values in its gaps. A gap without a value stays as it is written.
-pub fn filled(text: &str, values: &[(&str, &dyn fmt::Display)]) -> String {
-    use fmt::Write as _;
+/// The text with these values in its gaps. A gap without a value stays as it is written. Between the text and a value one
+/// blank is left out where `closes` says that none belongs there; values stay as they are.
+pub fn filled(text: &str, values: &[(&str, &dyn fmt::Display)], closes: fn(char, char) -> bool) -> String {
     let mut filled = String::with_capacity(text.len() + 16 * values.len());
+    let mut is_behind_gap = false;
     for piece in pieces(text) {
         match piece {
-            Piece::Plain(plain) => filled.push_str(plain),
+            Piece::Plain(plain) => {
+                let without = plain.strip_prefix(' ').unwrap_or(plain);
+                let is_closed = is_behind_gap && meet(&filled, without, closes);
+                filled.push_str(if is_closed { without } else { plain });
+            }
             Piece::Gap(gap) => {
-                // Writing to a string does not fail.
-                let _ = match values.iter().find(|(name, _)| *name == gap) {
-                    Some((_, value)) => write!(filled, "{value}"),
-                    None => write!(filled, "{{{gap}}}"),
+                let value = match values.iter().find(|(name, _)| *name == gap) {
+                    Some((_, value)) => value.to_string(),
+                    None => format!("{{{gap}}}"),
                 };
+                if let Some(before) = filled.strip_suffix(' ')
+                    && meet(before, &value, closes)
+                {
+                    filled.pop();
+                }
+                filled.push_str(&value);
             }
         }
+        is_behind_gap = matches!(piece, Piece::Gap(_));
     }
     filled
+}
+
+fn meet(before: &str, behind: &str, closes: fn(char, char) -> bool) -> bool {
+    let ends = before.chars().next_back().zip(behind.chars().next());
+    ends.is_some_and(|(before, behind)| closes(before, behind))
 }
 
 /// Whether each gap of the text has a name among these, and each of these a gap; for checks while compiling.
@@ -222,10 +253,13 @@ mod tests {
         let inner = text!("each key of {tenant}", tenant = "Ada & Co");
         let text = text!("{limit} of {whose} is too large", limit = 60, whose = inner);
         assert_eq!(text.to_string(), "60 of each key of Ada & Co is too large");
-        let told = text.told(&|english| match english {
-            "{limit} of {whose} is too large" => "{whose}: {limit} !",
-            "each key of {tenant}" => "{tenant}/*",
-            other => other,
+        let told = text.told(Telling {
+            told: |english| match english {
+                "{limit} of {whose} is too large" => "{whose}: {limit} !",
+                "each key of {tenant}" => "{tenant}/*",
+                other => other,
+            },
+            ..ENGLISH
         });
         assert_eq!(told, "Ada & Co/*: 60 !");
     }
@@ -234,7 +268,16 @@ mod tests {
     fn values_are_not_read_as_gaps() {
         let text = text!("{a}{b}", a = "{b}", b = "x");
         assert_eq!(text.to_string(), "{b}x");
-        assert_eq!(filled("{unknown} {", &[]), "{unknown} {");
+        assert_eq!(filled("{unknown} {", &[], ENGLISH.closes), "{unknown} {");
+    }
+
+    #[test]
+    fn a_blank_is_left_out_only_where_a_value_begins_or_ends() {
+        let closes = |before: char, behind: char| before == 'X' && behind == 'X';
+        let tell = |value: &str| filled("aX {value} Xb X X", &[("value", &value)], closes);
+        assert_eq!(tell("X X"), "aXX XXb X X");
+        assert_eq!(tell("y"), "aX y Xb X X");
+        assert_eq!(filled("aX {value} Xb", &[("value", &"X")], ENGLISH.closes), "aX X Xb");
     }
 
     #[test]

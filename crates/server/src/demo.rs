@@ -106,6 +106,7 @@ pub async fn demo(args: DemoArgs) -> anyhow::Result<()> {
         after_admission: None,
     });
     let mut running = signals.unless_told(starting).await?;
+    eprintln!("Tollgate serves on http://{}", running.address);
     print_welcome(&running, &memory);
 
     let stop_traffic = CancellationToken::new();

@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use admin::state::AdminState;
 use anyhow::{Context as _, anyhow, bail};
-use axum::extract::Request;
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse as _, Response};
+
 use chrono::Utc;
 use control::{Actor, Control, ControlError};
 use domain::error_chain::chain;
@@ -24,7 +22,6 @@ use futures_util::FutureExt as _;
 use gateway::background::supervise;
 use gateway::clock::Clock;
 use gateway::{AfterAdmission, Gateway, Parts, QueueSettings};
-use http::StatusCode;
 use ledger::{Journal, JournalSettings, Shipper, ShipperSettings};
 use limits::{Limits, RedisSettings};
 use store::random::{Random, SystemRandom};
@@ -56,8 +53,6 @@ const LAST_SHIPMENT_WAIT: Duration = Duration::from_secs(5);
 const FAREWELL_WAIT: Duration = Duration::from_secs(1);
 /// How long a stop waits for the connections to Postgres to close.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
-/// How long a page of the console may take. Its download of a report has a bound of its own.
-const PAGE_WAIT: Duration = Duration::from_secs(30);
 /// Old entries are dropped by a clock that is no further from Postgres's, in hours.
 const CLOCKS_APART_HOURS_MAX: i64 = 1;
 /// Who writes the first settings.
@@ -309,8 +304,6 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         },
         Sessions::new(store.clone(), SecretKey::clone(&secret_key), Arc::clone(&random)),
     );
-    // The head of an answer within a bound; a body that is streamed has its own.
-    let console = console.layer(middleware::from_fn(within_bounds));
     let console = console.merge(control::api::router(Arc::clone(&control), Utc::now));
     let proxy = gateway::router(Arc::clone(&gateway));
     let probes = health::probes(Arc::clone(&gateway));
@@ -437,17 +430,6 @@ async fn keep_open(
     if panicked || !stop.is_cancelled() {
         // A full channel tells of a fault already.
         let _ = fault.try_send(anyhow!("no more connections are accepted for {name}"));
-    }
-}
-
-async fn within_bounds(request: Request, next: Next) -> Response {
-    match timeout(PAGE_WAIT, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "This takes too long: the database does not answer. Try again shortly.\n",
-        )
-            .into_response(),
     }
 }
 

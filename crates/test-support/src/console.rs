@@ -33,6 +33,12 @@ pub struct Window {
 }
 
 impl Window {
+    /// A window of this browser, in which this address was opened.
+    pub async fn of(mut browser: Browser, address: &str) -> Self {
+        let page = load(&mut browser, address).await;
+        Self { browser, page }
+    }
+
     /// A fresh browser in which this address was opened.
     pub async fn open(tollgate: &Tollgate, address: &str) -> Self {
         let mut browser = tollgate.browser();
@@ -135,6 +141,15 @@ impl Window {
     /// # Panics
     /// When there is no end.
     pub async fn walk(&mut self) -> Vec<Page> {
+        let path = |address: &str| address.split('?').next().unwrap_or_default().to_owned();
+        self.walk_kinds(path, LOOKS_PER_PATH).await
+    }
+
+    /// The same with so many pages of each kind.
+    ///
+    /// # Panics
+    /// When there is no end.
+    pub async fn walk_kinds(&mut self, kind: impl Fn(&str) -> String, looks_per_kind: usize) -> Vec<Page> {
         let mut waiting = VecDeque::from(["/".to_owned()]);
         let mut known = BTreeSet::from(["/".to_owned()]);
         let mut looks: BTreeMap<String, usize> = BTreeMap::new();
@@ -143,11 +158,10 @@ impl Window {
             let page = self.visit(&address).await.clone();
             assert!(pages.len() < PAGES_MAX, "the console has no end");
             for link in page.links().into_iter().filter(|link| link.starts_with('/')) {
-                let path = link.split('?').next().unwrap_or_default().to_owned();
                 if known.insert(link.clone()) {
-                    let looks = looks.entry(path).or_default();
+                    let looks = looks.entry(kind(&link)).or_default();
                     *looks += 1;
-                    if *looks <= LOOKS_PER_PATH {
+                    if *looks <= looks_per_kind {
                         waiting.push_back(link);
                     }
                 }

@@ -1,9 +1,10 @@
-//! `cargo xtask texts`: brings the catalogues of the console's texts up to date with the code.
+//! `cargo xtask texts`: brings the translations of the console's texts up to date with the code.
 //!
 //! A text is a literal in `t!`, `tn!`, `tv!` or `text!`. The macros are found among the code's tokens, also inside of other
 //! macros, so that texts in `view!` are found.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -18,29 +19,39 @@ use crate::workspace::Workspace;
 
 /// Code that people in the console read texts of.
 const SOURCES: [&str; 3] = ["crates/admin/src", "crates/control/src", "crates/domain/src"];
-const CATALOGUES: [&str; 1] = ["crates/admin/texts/zh-Hans.po"];
+const TRANSLATIONS: [&str; 1] = ["crates/admin/texts/zh-Hans.po"];
 /// Macros whose first literal is the text.
 const ONE_TEXT: [&str; 3] = ["t", "tv", "text"];
-/// The macro whose third argument is the text that catalogues have.
+/// The macro whose second text, behind a context or not, is the one that is translated.
 const BY_NUMBER: &str = "tn";
 /// Problems listed at most.
 const LISTED_MAX: usize = 40;
 
-/// A text as catalogues know it.
+/// A text as translations know it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Text {
     english: String,
     context: Option<String>,
 }
 
-/// Adds new texts to the catalogues and takes out those that are gone. What waits for a translation is listed.
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.english)?;
+        match &self.context {
+            Some(context) => write!(f, " in {context:?}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Adds new texts to the files and takes out those that are gone. What waits for a translation is listed.
 pub(crate) fn renew(workspace: &Workspace) -> Result<()> {
     let texts = texts(workspace)?;
-    for name in CATALOGUES {
+    for name in TRANSLATIONS {
         let path = workspace.path(name);
-        let catalogue = read(&path)?;
-        let translations = translations(&catalogue);
-        let mut renewed = Catalog::new(catalogue.metadata.clone());
+        let read = read(&path)?;
+        let translations = translations(&read);
+        let mut renewed = Catalog::new(read.metadata.clone());
         for text in &texts {
             let mut message = Message::build_singular();
             message.with_msgid(text.english.clone());
@@ -50,8 +61,11 @@ pub(crate) fn renew(workspace: &Workspace) -> Result<()> {
             }
             renewed.append_or_update(message.done());
         }
-        let mut file = BufWriter::new(File::create(&path).with_context(|| name.to_owned())?);
+        // Beside it first: translations are not lost when the disk is full.
+        let beside = path.with_extension("po.new");
+        let mut file = BufWriter::new(File::create(&beside).with_context(|| name.to_owned())?);
         po_file::write(&renewed, &mut file).with_context(|| name.to_owned())?;
+        fs::rename(&beside, &path).with_context(|| name.to_owned())?;
         let waiting = texts.iter().filter(|text| !translations.contains_key(text)).count();
         println!(
             "{name}: {} texts, {waiting} of them wait for a translation (msgstr \"\").",
@@ -61,10 +75,10 @@ pub(crate) fn renew(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless each catalogue has each text of the code, with its gaps, and nothing else.
+/// Fails unless each file has each text of the code, with its gaps, and nothing else.
 pub(crate) fn compare(workspace: &Workspace) -> Result<()> {
     let texts = texts(workspace)?;
-    for name in CATALOGUES {
+    for name in TRANSLATIONS {
         let translations = translations(&read(&workspace.path(name))?);
         let problems = problems(&texts, &translations);
         if !problems.is_empty() {
@@ -83,21 +97,22 @@ pub(crate) fn compare(workspace: &Workspace) -> Result<()> {
 
 fn problems(texts: &BTreeSet<Text>, translations: &BTreeMap<Text, String>) -> Vec<String> {
     let of_texts = texts.iter().filter_map(|text| match translations.get(text) {
-        None => Some(format!("not translated: {:?}", text.english)),
-        Some(told) if gaps(told) != gaps(&text.english) => Some(format!("other gaps: {:?} is {told:?}", text.english)),
+        None => Some(format!("not translated: {text}")),
+        Some(told) if gaps(told) != gaps(&text.english) => Some(format!("other gaps: {text} is {told:?}")),
         Some(_) => None,
     });
     let unused = translations.keys().filter(|text| !texts.contains(text));
     of_texts
-        .chain(unused.map(|text| format!("not in the code: {:?}", text.english)))
+        .chain(unused.map(|text| format!("not in the code: {text}")))
         .collect()
 }
 
-fn gaps(text: &str) -> BTreeSet<&str> {
-    text.split('{')
-        .skip(1)
-        .filter_map(|rest| Some(rest.split_once('}')?.0))
-        .collect()
+/// In order; one that stands there twice, twice.
+fn gaps(text: &str) -> Vec<&str> {
+    let gaps = text.split('{').skip(1);
+    let mut gaps: Vec<&str> = gaps.filter_map(|rest| Some(rest.split_once('}')?.0)).collect();
+    gaps.sort_unstable();
+    gaps
 }
 
 fn read(path: &Path) -> Result<Catalog> {
@@ -106,9 +121,8 @@ fn read(path: &Path) -> Result<Catalog> {
 }
 
 /// What is translated.
-fn translations(catalogue: &Catalog) -> BTreeMap<Text, String> {
-    catalogue
-        .messages()
+fn translations(read: &Catalog) -> BTreeMap<Text, String> {
+    read.messages()
         .filter_map(|message| {
             let told = message.msgstr().ok().filter(|told| !told.is_empty())?;
             let text = Text {
@@ -202,22 +216,29 @@ fn text_of(name: &str, call: &Group) -> Option<Text> {
     let tokens: Vec<TokenTree> = call.stream().into_iter().collect();
     if name == BY_NUMBER {
         let arguments: Vec<&[TokenTree]> = tokens.split(is_comma).collect();
+        let context = arguments.get(1).and_then(|argument| context(argument));
+        let many = if context.is_some() { 3 } else { 2 };
         return Some(Text {
-            english: string(arguments.get(2)?.first()?)?,
-            context: None,
+            english: string(arguments.get(many)?.first()?)?,
+            context,
         });
     }
     if !ONE_TEXT.contains(&name) {
         return None;
     }
-    let context = match tokens.get(1..) {
-        Some([comma, TokenTree::Ident(word), context, ..]) if is_comma(comma) && *word == "in" => string(context),
-        _ => None,
-    };
+    let context = tokens.split(is_comma).nth(1).and_then(context);
     Some(Text {
         english: string(tokens.first()?)?,
         context,
     })
+}
+
+/// The context in an argument such as `in "a state"`.
+fn context(argument: &[TokenTree]) -> Option<String> {
+    match argument {
+        [TokenTree::Ident(word), context] if *word == "in" => string(context),
+        _ => None,
+    }
 }
 
 fn is_comma(token: &TokenTree) -> bool {
@@ -247,7 +268,7 @@ mod tests {
     fn texts_are_found_wherever_macros_are_called() {
         let source = r#"
             fn page() { view! { <p title=t!("Titled")>{tv!("See {link}", link = view! { <a>{t!("there")}</a> })}</p> } }
-            fn others() { tn!(f(a, b), "{n} key", "{n} keys", x); text!("at most {n} \
+            fn others() { tn!(f(a, b), "{n} key", "{n} keys", x); tn!(2, in "a page", "{n} leaf", "{n} leaves"); text!("at most {n} \
                 characters", n); t!("Open", in "a state"); other!("no"); "no" }
             #[cfg(test)]
             mod tests { fn no() { t!("no") } }
@@ -260,6 +281,7 @@ mod tests {
             ("at most {n} characters", None),
             ("there", None),
             ("{n} keys", None),
+            ("{n} leaves", Some("a page")),
         ];
         let expected: Vec<_> = expected
             .into_iter()

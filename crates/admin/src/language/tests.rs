@@ -5,7 +5,7 @@ fn texts_are_told_in_the_language_of_the_work() {
     assert_eq!(t!("Sign out"), "Sign out");
     sync_scope(Language::Chinese, || {
         assert_eq!(t!("Sign out"), "退出登录");
-        assert_eq!(t!("not in any catalogue"), "not in any catalogue");
+        assert_eq!(t!("not translated"), "not translated");
     });
     assert_eq!(t!("Sign out"), "Sign out");
 }
@@ -28,11 +28,11 @@ fn gaps_are_filled_and_numbers_counted() {
 fn parts_are_joined_as_the_language_does_it() {
     let parts = ["One.".to_owned(), "Two.".to_owned()];
     assert_eq!(sentences(&parts), "One. Two.");
-    let told = "密钥 的 key 限额 （5 个）";
-    assert_eq!(joined(told.to_owned()), told, "English keeps its blanks");
+    let told = || filled("密钥 {name} 的限额", &[("name", &"数据 平台")], telling().closes);
+    assert_eq!(told(), "密钥 数据 平台 的限额");
     sync_scope(Language::Chinese, || {
         assert_eq!(sentences(&parts), "One.Two.");
-        assert_eq!(joined(told.to_owned()), "密钥的 key 限额（5 个）");
+        assert_eq!(told(), "密钥数据 平台的限额", "a value stays as it is");
     });
 }
 
@@ -47,11 +47,22 @@ fn views_stand_where_the_language_puts_them() {
 }
 
 #[test]
-fn a_catalogue_is_read_without_what_waits() {
+fn translations_are_read_without_what_waits() {
     let source = "msgid \"\"\nmsgstr \"Language: zh-Hans\\n\"\n\nmsgid \"Open\"\nmsgstr \"打开\"\n\nmsgctxt \"state\"\nmsgid \"Open\"\nmsgstr \"未处理\"\n\nmsgid \"Later\"\nmsgstr \"\"\n";
-    let read = catalogue(source);
+    let read = translations(source);
     assert_eq!(read.get("Open").map(String::as_str), Some("打开"));
     assert_eq!(read.get("state\u{4}Open").map(String::as_str), Some("未处理"));
     assert_eq!(read.get("Later"), None);
-    assert!(catalogue("no catalogue").is_empty());
+    assert!(translations("no translations").is_empty());
+}
+
+#[test]
+fn every_pattern_of_a_time_can_be_written() {
+    let patterns = TRANSLATIONS.iter().filter(|(english, _)| english.starts_with('%'));
+    let at = chrono::DateTime::from_timestamp(1_796_000_000, 0).unwrap_or_default();
+    let written: Vec<String> = patterns.map(|(_, pattern)| at.format(pattern).to_string()).collect();
+    assert!(
+        written.len() >= 7 && written.iter().all(|text| text.contains(char::is_numeric)),
+        "{written:?}"
+    );
 }

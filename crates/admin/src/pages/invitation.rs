@@ -7,6 +7,7 @@ use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
 use crate::form::{Field, Filled, Secret};
+use crate::language;
 use crate::page::{self, Page};
 use crate::session;
 use crate::submit::{Done, Refused, submit};
@@ -102,7 +103,9 @@ pub async fn accept_invitation(#[server(flatten)] form: InvitationForm) -> Resul
                 )
                 .await?;
             session::begin(&visit, person.id).await?;
-            Ok::<_, Refused>(Done::say("/", t!("Welcome. Your password is saved.")))
+            let language = person.language.unwrap_or(visit.arrival.language);
+            let said = language::sync_scope(language, || t!("Welcome. Your password is saved."));
+            Ok::<_, Refused>(Done::say("/", said))
         },
     )
     .await

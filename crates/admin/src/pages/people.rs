@@ -35,8 +35,9 @@ pub fn list() -> AnyView {
             .then(|| view! { <a class="button button-primary" href="/people/new">{t!("Invite somebody")}</a> });
         let listing = Listing::new(&visit, columns(), people, &[], |person| {
             let tenant = person.tenant_name.as_deref().unwrap_or_default();
-            let role = crate::words::role(person.role);
-            format!("{} {} {role} {tenant}", person.name, person.email)
+            // By either word: a link with a search is passed on to readers of another language.
+            let roles = [crate::words::role(person.role), person.role.as_str()].join(" ");
+            format!("{} {} {roles} {tenant}", person.name, person.email)
         })?;
         let caption = t!("Times in {zone} time.", zone = visit.format.zone());
         let named = Named {

@@ -2,9 +2,11 @@
 
 use control::reports::{MonthlyQuery, ReportFilter};
 use domain::periods::Month;
+use domain::priority::{Priority, UnknownPriority};
 use domain::reports::Grouping;
 
 use super::{CSV_PATH, PATH};
+use crate::language;
 use crate::visit::{Visit, Visitor, address};
 
 /// What a report can be divided by: the address's words.
@@ -79,7 +81,7 @@ impl Asked {
             None => this_month,
             Some(Ok(month)) => month,
             Some(Err(error)) => {
-                wrong(error.to_string());
+                wrong(language::text(&error.text()));
                 this_month
             }
         };
@@ -108,10 +110,10 @@ impl Asked {
             Some(Ok(key)) => filter.key = Some(key),
             Some(Err(_)) => wrong(t!("this is not the id of a key; follow a key's link in a report by key").to_owned()),
         }
-        match visit.query("priority").map(|text| text.parse()) {
+        match visit.query("priority").map(|text| text.parse::<Priority>()) {
             None => {}
             Some(Ok(priority)) => filter.priority = Some(priority),
-            Some(Err(_)) => wrong(t!("a priority is one of low, default, high, critical").to_owned()),
+            Some(Err(error)) => wrong(language::text(&UnknownPriority::text(&error))),
         }
         let figures = visit.query("show").unwrap_or_default();
         let figures = Figures::ALL.into_iter().find(|known| known.as_str() == figures);
