@@ -649,7 +649,7 @@ fn expiry_fields(visit: &Visit, form: &Filled<KeyForm>, offer: &Offer) -> AnyVie
 /// Shows the secret of a key that was just issued, once.
 pub fn issued() -> AnyView {
     page::behind_the_door(|visit| async move {
-        let secret: Option<IssuedSecret> = visit.take_secret().await?;
+        let secret: Option<IssuedSecret> = visit.secret().await?;
         let Some(secret) = secret else {
             let content = view! {
                 {shell::page_head(t!("This secret was shown already"), "", ().into_any())}
