@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Duration, Utc};
 use control::ControlError;
-use control::keys::{Expiry, IssuedKey, KeyDraft, KeyOwner};
+use control::keys::{Expiry, IssuedKey, KeyDraft, KeyOwner, RotationDraft};
 use control::limits::NodeLimits;
 use domain::ids::{KeyId, TenantId};
 use domain::key_rotation::Overlap;
@@ -11,9 +11,10 @@ use domain::people::Role;
 use domain::priority::Priority;
 use http::StatusCode;
 use test_redis::RedisServer;
-use test_support::console::Window;
+use test_support::clock::zone_at_noon;
+use test_support::console::{OPERATOR, PASSWORD, Window};
 use test_support::fleet::until;
-use test_support::tollgate::{MODEL, Tollgate, limit};
+use test_support::tollgate::{MODEL, Options, Tollgate, limit};
 
 use crate::fleet::shared;
 use crate::receiver::{Receiver, set_webhook};
@@ -304,6 +305,114 @@ async fn a_member_rotates_an_own_key_on_its_page() {
     tollgate.in_force().await;
     assert_eq!(tollgate.chat(&old, "Hello.").await.status, 401);
     assert_eq!(tollgate.chat(&new, "Hello.").await.status, 200);
+}
+
+#[tokio::test]
+async fn an_expired_key_that_is_rotated_keeps_its_id_and_what_it_has_counted() {
+    let options = Options {
+        time_zone: Some(zone_at_noon()),
+        ..Options::default()
+    };
+    let tollgate = Tollgate::start_with(options).await;
+    let tenant = tollgate.tenant("Tenant", NodeLimits::default()).await;
+    let ends = tollgate.clock.wall() + Duration::minutes(10);
+    let key = issue(&tollgate, tenant, &draft("nightly", Expiry::At(ends))).await;
+    let of_key = Target::Node(Scope::Key(key.row.id));
+    tollgate
+        .set_limit(of_key, 0, &limit(Dimension::BudgetTokens, 600))
+        .await;
+    let text = "Hello. [[sim: tokens=400]]";
+    assert_eq!(tollgate.chat(key.text.reveal(), text).await.status, 200);
+    tollgate.shipped().await;
+    let control = tollgate.control();
+    let rotate = async |expiry| {
+        let version = control.key(&tollgate.actor(), key.row.id).await.expect("a key").version;
+        let draft = RotationDraft {
+            overlap: Overlap::default(),
+            expiry,
+        };
+        let now = tollgate.clock.wall();
+        control
+            .rotate_key(&tollgate.actor(), key.row.id, version, draft, now)
+            .await
+    };
+    tollgate.clock.set(ends + Duration::minutes(1));
+    assert_eq!(tollgate.chat(key.text.reveal(), text).await.code(), "key_expired");
+    let without_end = rotate(None).await;
+    assert_eq!(without_end.expect_err("it stays expired").fields()[0].field, "key");
+    let back = rotate(Some(Expiry::Never)).await.expect("it is back");
+    assert_eq!(back.row.id, key.row.id);
+    assert_eq!((back.row.expires_at, back.row.old_secret_until), (None, None));
+    tollgate.in_force().await;
+    assert_eq!(
+        tollgate.chat(back.text.reveal(), text).await.code(),
+        "budget_exhausted",
+        "its budget goes on"
+    );
+    assert_eq!(tollgate.chat(key.text.reveal(), text).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_page_that_was_overtaken_rotates_nothing_and_says_which_secret_is_in_force() {
+    let tollgate = Tollgate::start().await;
+    let (_, first) = issued(&tollgate).await;
+    let mut one = Window::operator(&tollgate).await;
+    let mut other = Window::open(&tollgate, "/sign-in").await;
+    other.sign_in(OPERATOR, PASSWORD).await;
+    let address = format!("/keys/{}/rotate", first.row.id);
+    let form = one.visit(&address).await.form("/console/keys/rotate");
+    let stale = other.visit(&address).await.form("/console/keys/rotate");
+    one.send(&form.choose("overlap", "Ends now")).await;
+    let second = one.page.text("#secret");
+
+    other.send(&stale).await;
+    assert_eq!(other.page.path(), address, "no secret is shown");
+    let told = other.page.notices().concat();
+    assert!(told.contains("it was not rotated now"), "{told}");
+    assert!(told.contains("The secret in force is the one of"), "{told}");
+    let (control, actor, now) = (tollgate.control(), tollgate.actor(), tollgate.clock.wall());
+    let version = first.row.version;
+    let stale = control
+        .rotate_key(&actor, first.row.id, version, Overlap::AT_ONCE, now)
+        .await;
+    assert!(matches!(stale, Err(ControlError::Conflict { .. })), "{stale:?}");
+    tollgate.in_force().await;
+    assert_eq!(status(&tollgate, &first).await, 401);
+    assert_eq!(tollgate.chat(&second, "Hello.").await.status, 200);
+    assert_eq!(audited(&tollgate).await, ["key.issue", "key.rotate"]);
+
+    // Whoever goes on knowingly rotates the key as it is now.
+    let form = other.page.form("/console/keys/rotate");
+    other.send(&form).await;
+    let third = other.page.text("#secret");
+    tollgate.in_force().await;
+    for secret in [&second, &third] {
+        assert_eq!(tollgate.chat(secret, "Hello.").await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_page_whose_key_was_revoked_meanwhile_says_so() {
+    let tollgate = Tollgate::start().await;
+    let (_, key) = issued(&tollgate).await;
+    let mut window = Window::operator(&tollgate).await;
+    let address = format!("/keys/{}", key.row.id);
+    let edit = window.visit(&address).await.form("/console/keys/edit");
+    let limits = window.page.form("/console/keys/own-limits");
+    let rotate = format!("{address}/rotate");
+    let rotation = window.visit(&rotate).await.form("/console/keys/rotate");
+    let now = tollgate.clock.wall();
+    let revoked = tollgate.control().revoke_key(&tollgate.actor(), key.row.id, now).await;
+    revoked.expect("revoked");
+    for form in [&edit, &limits, &rotation] {
+        window.send(form).await;
+        let told = window.page.notices().concat();
+        assert!(
+            told.contains("this key was revoked") || told.contains("This key was revoked"),
+            "{told}"
+        );
+    }
+    assert!(window.page.forms("/console/keys/rotate").is_empty());
 }
 
 fn draft(name: &str, expiry: Expiry) -> KeyDraft {

@@ -2,7 +2,7 @@
 //! rotated, and not at a request.
 
 use chrono::{DateTime, Duration, Utc};
-use control::keys::{Expiry, IssuedKey, KeyDraft, KeyOwner};
+use control::keys::{Expiry, IssuedKey, KeyDraft, KeyOwner, RotationDraft};
 use control::limits::NodeLimits;
 use control::rows::KeyRow;
 use control::{Actor, ControlError};
@@ -12,7 +12,8 @@ use domain::key_rules::KeyRules;
 use domain::people::Role;
 use domain::priority::Priority;
 use serde_json::json;
-use test_support::console::Window;
+use test_support::console::{PASSWORD, Window};
+use test_support::http::Answer;
 use test_support::tollgate::{CHAT_PATH, MODEL, Tollgate};
 
 const OTHER_MODEL: &str = "other-model";
@@ -95,12 +96,36 @@ impl World {
     }
 
     async fn rotate(&self, key: &KeyRow) -> KeyRow {
+        self.renew(&self.member, key, None).await.expect("rotated").row
+    }
+
+    /// Rotates with a day's overlap, and with another end if there is one.
+    async fn renew(&self, actor: &Actor, key: &KeyRow, expiry: Option<Expiry>) -> Result<IssuedKey, ControlError> {
         let control = self.tollgate.control();
-        let version = control.key(&self.member, key.id).await.expect("a key").version;
-        let rotated = control
-            .rotate_key(&self.member, key.id, version, Overlap::AT_ONCE, self.now())
-            .await;
-        rotated.expect("rotated").row
+        let version = control.key(actor, key.id).await.expect("a key").version;
+        let draft = RotationDraft {
+            overlap: Overlap::default(),
+            expiry,
+        };
+        let rotated = control.rotate_key(actor, key.id, version, draft, self.now()).await;
+        self.tollgate.in_force().await;
+        rotated
+    }
+
+    async fn chat(&self, key: &IssuedKey) -> Answer {
+        self.tollgate.chat(key.text.reveal(), "Hello.").await
+    }
+
+    /// It is so long ago for gateways and operations; the console goes by the machine's clock.
+    fn go_back(&self, days: i64) {
+        self.tollgate.clock.set(Utc::now() - Duration::days(days));
+    }
+
+    /// The member, just signed in.
+    async fn member_window(&self) -> Window {
+        let mut window = Window::open(&self.tollgate, "/sign-in").await;
+        window.sign_in("member@example.com", PASSWORD).await;
+        window
     }
 }
 
@@ -383,9 +408,7 @@ async fn rules_are_set_on_the_tenants_page_by_who_runs_it() {
     assert_eq!(refused_fields(refused), ["keys_per_person", "months_max", "models"]);
 
     let mut manager = Window::open(&world.tollgate, "/sign-in").await;
-    manager
-        .sign_in("manager@example.com", test_support::console::PASSWORD)
-        .await;
+    manager.sign_in("manager@example.com", PASSWORD).await;
     manager.visit(&format!("/tenants/{tenant}")).await;
     let form = manager.page.form("/console/tenants/key-rules");
     let form = form
@@ -404,10 +427,7 @@ async fn rules_are_set_on_the_tenants_page_by_who_runs_it() {
     assert_eq!(row.tenant.key_rules, narrow());
 
     // A member is offered what there is.
-    let mut member = Window::open(&world.tollgate, "/sign-in").await;
-    member
-        .sign_in("member@example.com", test_support::console::PASSWORD)
-        .await;
+    let mut member = world.member_window().await;
     member.visit("/keys/new").await;
     let form = member.page.form("/console/keys/issue");
     assert_eq!(form.options("priority"), ["low", "default"]);
@@ -419,4 +439,319 @@ async fn rules_are_set_on_the_tenants_page_by_who_runs_it() {
     let form = form.fill("name", "mine");
     member.send(&form).await;
     assert_eq!(member.page.path(), "/keys/issued", "{}", member.page.content());
+}
+
+#[tokio::test]
+async fn a_key_whose_longest_life_is_over_comes_back_with_another_secret() {
+    let world = World::start().await;
+    world.rule(&narrow()).await;
+    let within = KeyDraft {
+        expiry: Expiry::Months(3),
+        ..draft()
+    };
+    let issued = world.issue(&within).await.expect("a key");
+    let key = &issued.row;
+    assert_eq!(world.chat(&issued).await.status, 200);
+    let ended = key.expires_at.expect("it ends") + Duration::days(1);
+    world.tollgate.clock.set(ended);
+    assert_eq!(world.chat(&issued).await.code(), "key_expired");
+
+    // Its secret has had its life: no edit prolongs that, and nor does a rotation that leaves the end as it is.
+    let later = KeyDraft {
+        expiry: Expiry::At(ended + Duration::days(10)),
+        ..draft()
+    };
+    let (member, manager) = (&world.member, &world.manager);
+    for actor in [member, manager] {
+        assert_eq!(refused_fields(world.edit(actor, key, &later).await), ["expiry"]);
+    }
+    assert_eq!(refused_fields(world.renew(member, key, None).await), ["key"]);
+    // A new life is within the rules, too, and begins in the future.
+    let past = Expiry::At(ended - Duration::hours(1));
+    for beyond in [Expiry::Never, Expiry::Months(4), past] {
+        for actor in [member, manager] {
+            let refused = world.renew(actor, key, Some(beyond)).await;
+            assert_eq!(refused_fields(refused), ["expiry"], "{beyond:?}");
+        }
+    }
+    assert_eq!(world.chat(&issued).await.code(), "key_expired");
+
+    let back = world
+        .renew(member, key, Some(Expiry::Months(3)))
+        .await
+        .expect("it is back");
+    assert_eq!((back.row.id, &back.row.public_id), (key.id, &key.public_id));
+    assert!(back.row.expires_at > Some(ended + Duration::days(80)), "{:?}", back.row);
+    assert_eq!(back.row.old_secret_until, None);
+    assert_eq!(world.chat(&back).await.status, 200);
+    assert_eq!(world.chat(&issued).await.status, 401, "what had expired stays so");
+    let entry: (String, serde_json::Value) = sqlx::query_as(
+        "select action, after from audit_log where action like 'key.%' order by at desc, id desc limit 1",
+    )
+    .fetch_one(&mut world.tollgate.sql().await)
+    .await
+    .expect("an entry");
+    assert_eq!(entry.0, "key.rotate");
+    assert_eq!(entry.1["expires_at"], json!(back.row.expires_at));
+}
+
+#[tokio::test]
+async fn a_living_key_gets_a_new_life_with_its_new_secret() {
+    let world = World::start().await;
+    world.rule(&narrow()).await;
+    let within = KeyDraft {
+        expiry: Expiry::Months(3),
+        ..draft()
+    };
+    let issued = world.issue(&within).await.expect("a key");
+    world.tollgate.clock.set(world.now() + Duration::days(40));
+    let renewed = world.renew(&world.member, &issued.row, Some(Expiry::Months(3))).await;
+    let renewed = renewed.expect("rotated");
+    assert!(renewed.row.expires_at > issued.row.expires_at);
+    for key in [&issued, &renewed] {
+        assert_eq!(world.chat(key).await.status, 200, "the overlap runs");
+    }
+}
+
+#[tokio::test]
+async fn an_expired_key_comes_back_where_there_is_room_and_its_end_is_its_owners() {
+    let world = World::start().await;
+    let (member, manager) = (&world.member, &world.manager);
+    let one_each = KeyRules {
+        keys_per_person: Some(1),
+        ..narrow()
+    };
+    world.rule(&one_each).await;
+    world.go_back(34);
+    let short = KeyDraft {
+        expiry: Expiry::Months(1),
+        ..draft()
+    };
+    let key = world.issue(&short).await.expect("a key").row;
+    world.tollgate.clock.set(world.now() + Duration::days(32));
+    let other = world.issue(&short).await.expect("in its place").row;
+    let month = Some(Expiry::Months(1));
+    assert_eq!(refused_fields(world.renew(member, &key, month).await), ["key"]);
+    let control = world.tollgate.control();
+    control
+        .revoke_key(member, other.id, world.now())
+        .await
+        .expect("revoked");
+    let back = world.renew(member, &key, month).await.expect("there is room").row;
+
+    // What a manager has ended, a manager brings back.
+    let ended = KeyDraft {
+        expiry: Expiry::At(world.now() + Duration::days(1)),
+        ..draft()
+    };
+    world.edit(manager, &back, &ended).await.expect("ended");
+    world.tollgate.clock.set(world.now() + Duration::days(2));
+    assert_eq!(refused_fields(world.renew(member, &key, month).await), ["expiry"]);
+    let choices = control.choices_for_rotation(member, key.id, world.now()).await;
+    assert!(!choices.expect("choices").ends.is_any(world.now()));
+    let mut window = world.member_window().await;
+    window.visit(&format!("/keys/{}", key.id)).await;
+    let says = window.page.content();
+    assert!(says.contains("This key expired at"), "{says}");
+    assert!(says.contains("A manager of your tenant has set the end"), "{says}");
+    window.visit(&format!("/keys/{}/rotate", key.id)).await;
+    assert!(window.page.forms("/console/keys/rotate").is_empty());
+    let back = world.renew(manager, &key, month).await.expect("brought back").row;
+    assert_eq!(back.bounds.expires_at, back.expires_at);
+    let longer = world.renew(member, &key, Some(Expiry::Months(3))).await;
+    assert_eq!(refused_fields(longer), ["expiry"]);
+}
+
+#[tokio::test]
+async fn the_page_of_an_expired_key_leads_to_what_brings_it_back() {
+    let world = World::start().await;
+    world.rule(&narrow()).await;
+    let within = KeyDraft {
+        expiry: Expiry::Months(3),
+        ..draft()
+    };
+    let issued = world.issue(&within).await.expect("a key");
+    // A page that was opened before its key expired says what is missing, and the next one asks for it.
+    let mut window = world.member_window().await;
+    let page = format!("/keys/{}", issued.row.id);
+    window.visit(&format!("{page}/rotate")).await;
+    let stale = window.page.form("/console/keys/rotate");
+    assert!(
+        stale.choice("expiry").starts_with("As before: "),
+        "{}",
+        stale.choice("expiry")
+    );
+    let expired = sqlx::query("update keys set expires_at = now() - interval '1 hour' where id = $1")
+        .bind(issued.row.id.0)
+        .execute(&mut world.tollgate.sql().await)
+        .await;
+    assert_eq!(expired.expect("expired").rows_affected(), 1);
+    window.send(&stale).await;
+    let told = window.page.notices().concat();
+    assert!(told.contains("This key has expired"), "{told}");
+    let asked = window.page.form("/console/keys/rotate");
+    assert!(asked.choice("expiry").starts_with("In "), "{}", asked.choice("expiry"));
+    window.visit(&page).await;
+    let says = window.page.content();
+    assert!(
+        says.contains("choose a later expiry below"),
+        "its life is not over: {says}"
+    );
+
+    world.go_back(95);
+    let issued = world.issue(&within).await.expect("a key");
+    world.go_back(0);
+    let page = format!("/keys/{}", issued.row.id);
+    window.visit(&page).await;
+    let says = window.page.content();
+    assert!(says.contains("This key expired at"), "{says}");
+    assert!(!says.contains("choose a later expiry below"), "{says}");
+    let rotate = window.page.link("Rotate it");
+    window.visit(&rotate).await;
+    let form = window.page.form("/console/keys/rotate");
+    assert_eq!(
+        form.options("expiry").len(),
+        3,
+        "1 month, 3 months, a time of one's own"
+    );
+    assert!(
+        form.choice("expiry").starts_with("In 3 months"),
+        "{}",
+        form.choice("expiry")
+    );
+    window.send(&form).await;
+    assert_eq!(window.page.heading(), "Key rotated: key", "{}", window.page.content());
+    let secret = window.page.text("#secret");
+    world.tollgate.in_force().await;
+    assert_eq!(world.tollgate.chat(&secret, "Hello.").await.status, 200);
+    window.visit(&page).await;
+    assert!(!window.page.content().contains("This key expired"));
+}
+
+#[tokio::test]
+async fn what_is_offered_is_what_is_allowed() {
+    let world = World::start().await;
+    let (member, manager) = (&world.member, &world.manager);
+    let rules = KeyRules {
+        models: None,
+        ..narrow()
+    };
+    world.rule(&rules).await;
+    let key = world
+        .issue(&KeyDraft {
+            expiry: Expiry::Months(3),
+            ..draft()
+        })
+        .await;
+    let key = key.expect("a key").row;
+    let narrower = KeyDraft {
+        priority: Priority::Low,
+        allowed_models: models(&[MODEL]),
+        expiry: Expiry::At(world.now() + Duration::days(40)),
+        ..draft()
+    };
+    world.edit(manager, &key, &narrower).await.expect("narrowed");
+    let control = world.tollgate.control();
+    // Everything within the manager's bounds, then whatever the rules allow: a superior's choices become the bounds.
+    for actor in [member, manager, &world.tollgate.actor()] {
+        let base = KeyDraft {
+            expiry: Expiry::Months(1),
+            ..narrower.clone()
+        };
+        let priorities = Priority::ALL.map(|priority| KeyDraft {
+            priority,
+            ..base.clone()
+        });
+        let names = [None, models(&[MODEL]), models(&[OTHER_MODEL])];
+        let names = names.map(|allowed_models| KeyDraft {
+            allowed_models,
+            ..base.clone()
+        });
+        let lives = [1, 3, 6, 12].map(Expiry::Months).into_iter().chain([Expiry::Never]);
+        let lives = lives.map(|expiry| KeyDraft { expiry, ..base.clone() });
+        let wanted = priorities
+            .into_iter()
+            .map(|draft| ("priority", draft))
+            .chain(names.into_iter().map(|draft| ("allowed_models", draft)))
+            .chain(lives.map(|draft| ("expiry", draft)));
+        for (field, draft) in wanted {
+            let offered = control.choices_for_key(actor, key.id, world.now()).await;
+            let offered = offered.expect("choices");
+            let is_offered = match (field, &draft.allowed_models, draft.expiry) {
+                ("priority", ..) => offered.priorities.contains(&draft.priority),
+                ("allowed_models", None, _) => offered.is_any_model,
+                ("allowed_models", Some(names), _) => names.iter().all(|name| offered.models.contains(name)),
+                (_, _, Expiry::Months(months)) => offered.ends.lifetimes.iter().any(|(offer, _)| *offer == months),
+                _ => offered.ends.is_endless,
+            };
+            let edited = world.edit(actor, &key, &draft).await;
+            if is_offered {
+                assert!(edited.is_ok(), "{draft:?} was offered: {edited:?}");
+            } else {
+                assert_eq!(refused_fields(edited), [field], "{draft:?} of {offered:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_lost_all_its_models_says_so_and_is_saved_as_it_is() {
+    let world = World::start().await;
+    let member = &world.member;
+    let other = KeyDraft {
+        allowed_models: models(&[OTHER_MODEL]),
+        ..draft()
+    };
+    let issued = world.issue(&other).await.expect("a key");
+    let page = format!("/keys/{}", issued.row.id);
+    world.rule(&narrow()).await;
+    let mut window = world.member_window().await;
+    window.visit(&format!("{page}/rotate")).await;
+    let says = window.page.content();
+    assert!(
+        says.contains("it may not use other-model any more. None of the tenant's models"),
+        "{says}"
+    );
+    let rotated = world.renew(member, &issued.row, None).await.expect("rotated");
+    assert_eq!(rotated.row.allowed_models, models(&[]));
+    assert_eq!(
+        world.chat(&rotated).await.code(),
+        "model_not_allowed",
+        "none is not all"
+    );
+
+    window.visit(&page).await;
+    assert_eq!(window.page.fact("Models"), "none of the tenant's models");
+    let form = window.page.form("/console/keys/edit");
+    assert_eq!(form.choice("model_access"), "Only those chosen below");
+    window.send(&form.fill("name", "renamed")).await;
+    assert_eq!(window.page.notices(), ["Saved."]);
+    let stored = world
+        .tollgate
+        .control()
+        .key(member, issued.row.id)
+        .await
+        .expect("a key");
+    assert_eq!(
+        (stored.name.as_str(), &stored.allowed_models),
+        ("renamed", &models(&[]))
+    );
+    world.tollgate.in_force().await;
+    assert_eq!(world.chat(&rotated).await.code(), "model_not_allowed");
+
+    let form = window.page.form("/console/keys/edit");
+    window.send(&form.tick("allowed_models[]", MODEL)).await;
+    assert_eq!(window.page.notices(), ["Saved."]);
+    world.tollgate.in_force().await;
+    assert_eq!(world.chat(&rotated).await.status, 200);
+    // Once it has some, none is no choice.
+    let none = KeyDraft {
+        allowed_models: models(&[]),
+        expiry: Expiry::Months(1),
+        ..draft()
+    };
+    assert_eq!(
+        refused_fields(world.edit(member, &issued.row, &none).await),
+        ["allowed_models"]
+    );
 }

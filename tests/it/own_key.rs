@@ -266,6 +266,47 @@ async fn a_key_that_was_issued_comes_with_what_connects_and_is_tried_by_a_button
     assert!(!window.page.content().contains(&secret));
 }
 
+#[tokio::test]
+async fn a_secret_whose_page_fails_is_shown_by_the_next_one_and_once() {
+    let tollgate = Tollgate::start().await;
+    let mut window = Window::operator(&tollgate).await;
+    let tenant = tollgate.tenant("Tenant", NodeLimits::default()).await;
+    let new_key = window.visit(&format!("/keys/new?tenant={tenant}")).await;
+    let new_key = new_key.form("/console/keys/issue").fill("name", "notebook");
+    let new_token = window.visit("/settings/tokens/new").await;
+    let new_token = new_token.form("/console/settings/tokens/issue");
+    let new_token = new_token.fill("name", "Export").tick("permissions[]", "reports:read");
+    let mut sql = tollgate.sql().await;
+    // What each page reads after the secret cannot be read for a while.
+    for (form, shows, reads) in [
+        (new_key, "/keys/issued", "models"),
+        (new_token, "/settings/tokens/issued", "management_tokens"),
+    ] {
+        let answer = window.browser.post_form(&form.action, &form.data()).await;
+        assert_eq!(answer.header("location"), shows, "{}", answer.text());
+        let rename = format!("alter table {reads} rename to unreadable");
+        sqlx::query(sqlx::AssertSqlSafe(rename))
+            .execute(&mut sql)
+            .await
+            .expect("renamed");
+        let page = window.visit(shows).await;
+        assert_eq!(page.status, 500, "{}", page.content());
+        assert!(page.texts("#secret").is_empty());
+        let rename = format!("alter table unreadable rename to {reads}");
+        sqlx::query(sqlx::AssertSqlSafe(rename))
+            .execute(&mut sql)
+            .await
+            .expect("renamed back");
+        // Nor does the page of another kind of secret use it up.
+        let page = window.visit("/people/link").await;
+        assert_eq!(page.heading(), "This link was shown already");
+        assert!(!window.visit(shows).await.text("#secret").is_empty());
+        let page = window.visit(shows).await;
+        assert!(page.texts("#secret").is_empty(), "once");
+        assert_eq!(page.status, 200);
+    }
+}
+
 async fn check(tollgate: &Tollgate, key: &IssuedKey) -> KeyCheck {
     let now = tollgate.clock.wall();
     let checked = tollgate.control().check_key(&tollgate.actor(), key.row.id, now).await;

@@ -1,7 +1,9 @@
 //! Forms: a label above each field, a hint below, what is wrong beside it, and the entered values kept when a form comes
 //! back. A form is a plain HTML post; what was wrong with it travels to the next page in a [`Draft`].
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use control::FieldError;
 use leptos::prelude::*;
@@ -61,6 +63,8 @@ pub struct Filled<F> {
     /// What the fields show.
     pub values: F,
     errors: Vec<(String, String)>,
+    /// Fields whose errors the page shows in their place.
+    shown: Arc<Mutex<BTreeSet<String>>>,
     is_draft: bool,
     is_conflict: bool,
     is_preview: bool,
@@ -84,6 +88,7 @@ impl<F: DeserializeOwned + Serialize> Filled<F> {
         Self {
             values,
             errors: draft.errors,
+            shown: Arc::default(),
             is_draft: true,
             is_conflict: draft.is_conflict,
             is_preview: draft.is_preview,
@@ -130,6 +135,7 @@ impl<F> Filled<F> {
         Self {
             values,
             errors: Vec::new(),
+            shown: Arc::default(),
             is_draft: false,
             is_conflict: false,
             is_preview: false,
@@ -156,6 +162,7 @@ impl<F> Filled<F> {
                 .iter()
                 .map(|error| (error.field.to_string(), language::text(&error.message)))
                 .collect(),
+            shown: Arc::default(),
             is_draft: true,
             is_conflict: false,
             is_preview: false,
@@ -173,12 +180,12 @@ impl<F> Filled<F> {
         }
     }
 
-    /// What is wrong with a field, if anything.
+    /// What is wrong with a field, if anything, for the page to show in its place: it is not said on top of the form then.
     pub fn error(&self, name: &str) -> Option<String> {
-        self.errors
-            .iter()
-            .find(|(field, _)| field == name)
-            .map(|(_, message)| message.clone())
+        let (field, message) = self.errors.iter().find(|(field, _)| field == name)?;
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.insert(field.clone());
+        Some(message.clone())
     }
 
     /// What is wrong with this field, for forms that lay out their fields themselves.
@@ -188,15 +195,20 @@ impl<F> Filled<F> {
             .into_any()
     }
 
-    /// What is wrong with the form as a whole, or that a field needs attention. Read out when the page comes back.
+    /// What is wrong with the form as a whole or with what has no field on the page, else that a field needs attention. Read
+    /// out when the page comes back.
     pub fn summary(&self) -> AnyView {
         if self.errors.is_empty() {
             return ().into_any();
         }
-        let message = self
-            .error("")
-            .unwrap_or_else(|| t!("Nothing was saved yet: one of the fields below needs another look.").to_owned());
-        view! { <p class="notice notice-bad" role="alert">{message}</p> }.into_any()
+        let (errors, shown, language) = (self.errors.clone(), Arc::clone(&self.shown), language::current());
+        // The form stands below: which errors have a place is known when the page is written, and not when it is laid out.
+        let summary = move || {
+            let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let message = language::sync_scope(language, || on_top(&errors, &shown));
+            view! { <p class="notice notice-bad" role="alert">{message}</p> }
+        };
+        summary.into_any()
     }
 
     /// A field of one line.
@@ -532,6 +544,19 @@ impl Field {
     }
 }
 
+/// What is said on top of a form with these errors, of which those of the fields `shown` stand in their place.
+fn on_top(errors: &[(String, String)], shown: &BTreeSet<String>) -> String {
+    let placeless: Vec<String> = errors
+        .iter()
+        .filter(|(field, _)| !shown.contains(field))
+        .map(|(_, message)| message.clone())
+        .collect();
+    if placeless.is_empty() {
+        return t!("Nothing was saved yet: one of the fields below needs another look.").to_owned();
+    }
+    language::sentences(&placeless)
+}
+
 /// Boxes of one field, sent as `name[]`.
 fn check_list(name: &str, chosen: &[String], options: Vec<(String, String)>) -> AnyView {
     let name = format!("{name}[]");
@@ -549,3 +574,6 @@ fn check_list(name: &str, chosen: &[String], options: Vec<(String, String)>) -> 
         .collect_view();
     view! { <div class="check-list">{boxes}</div> }.into_any()
 }
+
+#[cfg(test)]
+mod tests;

@@ -181,7 +181,11 @@ where
 {
     let shown = visit.clone();
     let attention = attention(&visit).await;
-    match load(visit).await {
+    let page = match load(visit).await {
+        Ok(page) => shown.end_secret().await.map(|()| page),
+        Err(error) => Err(error),
+    };
+    match page {
         Ok(page) => {
             let title = shell::full_title(&page.title);
             let content = frame(&shown, page.content, attention);

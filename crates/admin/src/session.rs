@@ -164,12 +164,23 @@ pub async fn keep_secret<T: Serialize>(session: &Session, secret: T, now: DateTi
     put(session, SECRET, (now, secret)).await
 }
 
-/// The secret, once and not too late.
-pub async fn take_secret<T: DeserializeOwned>(session: &Session, now: DateTime<Utc>) -> Result<Option<T>, PageError> {
-    let kept: Option<(DateTime<Utc>, serde_json::Value)> = take(session, SECRET).await?;
-    Ok(kept
-        .filter(|(at, _)| now - *at < Duration::seconds(SECRET_SECONDS))
-        .and_then(|(_, secret)| serde_json::from_value(secret).ok()))
+/// The secret, if it is of this kind and it is not too late. It stays until [`forget_secret`].
+pub async fn secret<T: DeserializeOwned>(session: &Session, now: DateTime<Utc>) -> Result<Option<T>, PageError> {
+    let kept: Option<(DateTime<Utc>, serde_json::Value)> = get(session, SECRET).await?;
+    let Some((at, secret)) = kept else {
+        return Ok(None);
+    };
+    if now - at >= Duration::seconds(SECRET_SECONDS) {
+        forget_secret(session).await?;
+        return Ok(None);
+    }
+    Ok(serde_json::from_value(secret).ok())
+}
+
+/// Forgets the secret: it was shown, or it is too late.
+pub async fn forget_secret(session: &Session) -> Result<(), PageError> {
+    take::<serde_json::Value>(session, SECRET).await?;
+    Ok(())
 }
 
 /// Lets the session of somebody who is not signed in end soon; whether it is one.

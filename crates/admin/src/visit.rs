@@ -122,6 +122,8 @@ pub struct Visit {
     failure: Arc<OnceLock<PageError>>,
     /// Set by a page that shows a secret.
     has_secret: Arc<AtomicBool>,
+    /// Set by a page that shows the one that waited for it.
+    uses_secret: Arc<AtomicBool>,
 }
 
 impl Visit {
@@ -169,14 +171,26 @@ impl Visit {
         self.visitor().map(|visitor| &visitor.actor)
     }
 
-    /// The secret that waits to be shown once. Only a page that is really shown uses it up: a HEAD request shows nothing.
-    pub async fn take_secret<T: DeserializeOwned>(&self) -> Result<Option<T>, PageError> {
+    /// The secret that waits to be shown once, for the page that shows it. It is used up with that page, so a page that
+    /// cannot be shown loses nothing; nor does a HEAD request, which shows nothing.
+    pub async fn secret<T: DeserializeOwned>(&self) -> Result<Option<T>, PageError> {
         self.shows_secret();
-        if self.arrival.is_page() {
-            session::take_secret(&self.session, self.now()).await
-        } else {
-            Ok(None)
+        if !self.arrival.is_page() {
+            return Ok(None);
         }
+        let secret = session::secret(&self.session, self.now()).await?;
+        if secret.is_some() {
+            self.uses_secret.store(true, Ordering::Relaxed);
+        }
+        Ok(secret)
+    }
+
+    /// The page is there: the secret that it shows is not shown again.
+    pub async fn end_secret(&self) -> Result<(), PageError> {
+        if self.uses_secret.load(Ordering::Relaxed) {
+            session::forget_secret(&self.session).await?;
+        }
+        Ok(())
     }
 
     /// Says that the page shows a secret. What is sent of it must not depend on how the secret compresses.
@@ -295,6 +309,7 @@ async fn begin(state: AdminState, session: Session, arrival: Arrival) -> Result<
         session,
         failure: Arc::default(),
         has_secret: Arc::default(),
+        uses_secret: Arc::default(),
     })
 }
 

@@ -1,13 +1,14 @@
 //! API keys: members have their own, managers those of their tenant, operators all; auditors look on.
 
 mod check;
+mod choices;
 mod own_limits;
 mod rotation;
 mod rules;
 mod usage;
 mod warnings;
 
-use chrono::{DateTime, Duration, SubsecRound as _, Utc};
+use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use domain::ids::{KeyId, PersonId, TenantId};
 use domain::key_rules::KeyPowers;
@@ -30,6 +31,10 @@ use crate::fields::Fields;
 use crate::{Actor, Control, ControlError, commit};
 
 pub use check::KeyCheck;
+pub use choices::{EndChoices, KeyChoices, RotationChoices};
+pub use rotation::RotationDraft;
+
+use choices::{About, Latitude};
 
 /// Keys of one tenant that are neither revoked nor expired, at most.
 pub const KEYS_PER_TENANT_MAX: i64 = 10_000;
@@ -169,9 +174,10 @@ impl Control {
             tenant: &tenant,
             owner_id,
             before: None,
+            begun_at: None,
         };
         let values = checked(&mut transaction, actor, draft, &about, now, zone).await?;
-        require_room(&mut transaction, &tenant, owner_id, now).await?;
+        require_room(&mut transaction, "name", &tenant, owner_id, now).await?;
         let text = KeyText::generate(&random::bytes::<KEY_RANDOM_BYTES>(&*self.random));
         let key = NewKey {
             id,
@@ -217,16 +223,11 @@ impl Control {
         if before.revoked_at.is_some() {
             return Err(revoked_already());
         }
-        let about = About {
-            tenant: &tenant,
-            owner_id: before.owner_id,
-            before: Some(&before),
-        };
+        let about = About::edited(&tenant, &before);
         let values = checked(&mut transaction, actor, draft, &about, now, zone).await?;
         // One that had expired comes back to life.
-        let had_ended = before.expires_at.is_some_and(|at| at <= now);
-        if had_ended && values.expires_at.is_none_or(|at| now < at) {
-            require_room(&mut transaction, &tenant, before.owner_id, now).await?;
+        if has_ended(&before, now) && values.expires_at.is_none_or(|at| now < at) {
+            require_room(&mut transaction, "name", &tenant, before.owner_id, now).await?;
         }
         keys::update(&mut transaction, id, &values).await?;
         let after = keys::lock(&mut transaction, id).await?.ok_or(NOT_FOUND)?;
@@ -268,6 +269,11 @@ fn revoked_already() -> ControlError {
     ControlError::field("key", text!("this key is revoked; issue another one"))
 }
 
+/// Whether its end is over.
+fn has_ended(key: &KeyRow, now: DateTime<Utc>) -> bool {
+    key.expires_at.is_some_and(|at| at <= now)
+}
+
 fn require_may_issue(actor: &Actor, tenant: TenantId, owner: KeyOwner) -> Result<(), ControlError> {
     let is_own = matches!(actor.reach()?, Reach::Own(own, person)
         if own == tenant && owner == KeyOwner::Person(person));
@@ -297,8 +303,10 @@ async fn require_owner(
     }
 }
 
+/// There is room for one more key that works. What is wrong is said of `field`.
 async fn require_room(
     transaction: &mut Transaction,
+    field: &'static str,
     tenant: &TenantRow,
     owner: Option<PersonId>,
     now: DateTime<Utc>,
@@ -306,7 +314,7 @@ async fn require_room(
     let (tenant, rules) = (tenant.tenant.id, &tenant.tenant.key_rules);
     if keys::count_live(transaction, tenant, None, now).await? >= KEYS_PER_TENANT_MAX {
         return Err(ControlError::field(
-            "name",
+            field,
             text!(
                 "this tenant has {most} keys already; revoke one first",
                 most = KEYS_PER_TENANT_MAX
@@ -319,7 +327,7 @@ async fn require_room(
         .min(KEYS_PER_PERSON_MAX);
     if owner.is_some() && keys::count_live(transaction, tenant, owner, now).await? >= most {
         return Err(ControlError::field(
-            "name",
+            field,
             match most {
                 0 => text!("people of this tenant have no keys of their own; a manager issues service accounts' keys"),
                 1 => text!("this person has a key already, and may have one; revoke it first"),
@@ -345,20 +353,6 @@ async fn lock(transaction: &mut Transaction, id: KeyId, read: i64) -> Result<Key
     })
 }
 
-/// What a draft is about: a new key, or the one before.
-struct About<'a> {
-    tenant: &'a TenantRow,
-    owner_id: Option<PersonId>,
-    before: Option<&'a KeyRow>,
-}
-
-impl About<'_> {
-    /// Since when the key's life counts: its present secret's, or for a new one from now on.
-    fn begun_at(&self, now: DateTime<Utc>) -> DateTime<Utc> {
-        self.before.map_or(now, |key| key.rotated_at.unwrap_or(key.created_at))
-    }
-}
-
 async fn checked(
     transaction: &mut Transaction,
     actor: &Actor,
@@ -370,16 +364,6 @@ async fn checked(
     let &About { tenant, before, .. } = about;
     let mut fields = Fields::default();
     let name = fields.name("name", &draft.name);
-    let ceiling = tenant.priority_ceiling_in_force;
-    if draft.priority > ceiling {
-        fields.refuse(
-            "priority",
-            text!(
-                "this tenant's keys run at {ceiling} at most",
-                ceiling = priority_text(ceiling)
-            ),
-        );
-    }
     // Rows from before this rule may have it, and anybody who may change such a key may take it away.
     let may_name_users_before = before.is_some_and(|key| key.may_name_users);
     if about.owner_id.is_some() {
@@ -391,51 +375,22 @@ async fn checked(
     } else if draft.may_name_users != may_name_users_before && !actor.may_run(tenant.tenant.id) {
         fields.refuse("may_name_users", text!("ask a manager of your tenant to change this"));
     }
-    let allowed_models = check_models(transaction, &mut fields, draft).await?;
-    let expires_at = match (draft.expiry, about.owner_id) {
-        (Expiry::Months(months), Some(_)) => {
-            let rules = &tenant.tenant.key_rules;
-            Some(rules.end_after(months, now, about.begun_at(now), zone))
-        }
-        (expiry, _) => expiry.at(now, zone),
-    };
-    // As Postgres keeps it, so that what was written is known again.
-    let expires_at = expires_at.map(|at| at.trunc_subsecs(6));
-    if let Expiry::Months(months) = draft.expiry
-        && !(1..=LIFETIME_MONTHS_MAX).contains(&months)
-    {
-        fields.refuse("expiry", months_range());
-    }
-    let is_unchanged = before.is_some_and(|key| key.expires_at == expires_at);
-    if let Expiry::Months(_) = draft.expiry
-        && !is_unchanged
-        && expires_at.is_some_and(|at| at <= now)
-    {
-        fields.refuse(
-            "expiry",
-            text!("by its tenant's rules this key's life is over by then; rotate it to begin anew"),
-        );
-    }
-    if let Expiry::At(at) = draft.expiry
-        && !is_unchanged
-        && !(now..=now + Duration::days(i64::from(LIFETIME_MONTHS_MAX) * 31)).contains(&at)
-    {
-        fields.refuse("expiry", text!("choose a time in the future, within ten years"));
-    }
+    let latitude = Latitude::new(actor, about, now, zone);
     let powers = KeyPowers {
         priority: draft.priority,
-        models: allowed_models,
-        expires_at,
+        models: check_models(transaction, &mut fields, draft, before).await?,
+        expires_at: latitude.chosen_end(&mut fields, draft.expiry),
     };
-    let bounds = rules::check(&mut fields, actor, about, &powers, now, zone);
+    latitude.check(&mut fields, &powers);
     fields.check()?;
+    let bounds = latitude.bounds_after(before.map(KeyRow::powers).as_ref(), &powers);
     Ok(KeyValues {
         name,
         priority: powers.priority,
         allowed_models: powers.models,
         may_name_users: draft.may_name_users,
         degrades: draft.degrades,
-        expires_at,
+        expires_at: powers.expires_at,
         bounds,
     })
 }
@@ -444,6 +399,7 @@ async fn check_models(
     transaction: &mut Transaction,
     fields: &mut Fields,
     draft: &KeyDraft,
+    before: Option<&KeyRow>,
 ) -> Result<Option<Vec<String>>, ControlError> {
     let Some(names) = &draft.allowed_models else {
         return Ok(None);
@@ -451,8 +407,10 @@ async fn check_models(
     let mut names = names.clone();
     names.sort_unstable();
     names.dedup();
+    // A rotation may have taken the last one away. That stays so until somebody chooses others.
+    let has_none = before.is_some_and(|key| key.allowed_models.as_ref().is_some_and(Vec::is_empty));
     fields.require(
-        !names.is_empty(),
+        !names.is_empty() || has_none,
         "allowed_models",
         text!("choose at least one model, or allow all of them"),
     );

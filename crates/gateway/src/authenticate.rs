@@ -88,7 +88,7 @@ impl Caller {
         if self.key.expires_at.is_some_and(|expires| expires <= at) {
             return Some((
                 RefusalCode::KeyExpired,
-                "This API key has expired. Issue a new one in the console.",
+                "This API key has expired. Rotate it in the console with a later expiry, or use another key.",
             ));
         }
         if self.tenant.tenant.suspended_at.is_some_and(|suspended| suspended <= at) {

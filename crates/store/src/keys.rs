@@ -359,20 +359,6 @@ pub async fn set_own_limits(transaction: &mut Transaction, id: KeyId, own: &OwnL
     Ok(())
 }
 
-/// Takes from a key that is locked what its tenant's rules do not allow any more.
-pub async fn confine(transaction: &mut Transaction, id: KeyId, powers: &KeyPowers) -> Result<(), StoreError> {
-    sqlx::query!(
-        "update keys set priority = $2, allowed_models = $3, expires_at = $4, version = version + 1 where id = $1",
-        id.0,
-        powers.priority.as_str(),
-        powers.models.as_deref(),
-        powers.expires_at,
-    )
-    .execute(&mut **transaction)
-    .await?;
-    Ok(())
-}
-
 /// Gives a key that is locked a new secret, and does with the others as was decided.
 pub async fn rotate(
     transaction: &mut Transaction,

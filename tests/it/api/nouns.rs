@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use chrono::Utc;
+use control::keys::{Expiry, KeyDraft, KeyOwner};
 use control::limits::NodeLimits;
 use domain::ids::TenantId;
 use domain::management_tokens::Permission;
+use domain::priority::Priority;
 use http::Method;
 use serde_json::{Value, json};
 use test_support::http::Answer;
@@ -348,6 +350,47 @@ async fn keys_are_issued_once_however_often_the_call_is_sent() {
     assert_eq!(tollgate.chat(&secret, "Hello.").await.status, 403);
     assert_eq!(ids(&all.get("keys").await), [NOBODY]);
     assert_eq!(ids(&all.get("keys?includes_revoked=true").await).len(), 2);
+}
+
+#[tokio::test]
+async fn a_key_that_has_expired_comes_back_with_an_end_of_its_own() {
+    let tollgate = start().await;
+    let tenant = tollgate.tenant("Acme", NodeLimits::default()).await;
+    let all = Caller::with(&tollgate, None, &EVERYTHING).await;
+    let hours = |hours| Utc::now() + chrono::Duration::hours(hours);
+    let draft = KeyDraft {
+        name: "Search".to_owned(),
+        priority: Priority::Default,
+        allowed_models: None,
+        may_name_users: false,
+        degrades: false,
+        expiry: Expiry::At(hours(-1)),
+    };
+    let issued = tollgate
+        .control()
+        .issue_key(&tollgate.actor(), tenant, KeyOwner::Service, &draft, hours(-2))
+        .await
+        .expect("a key");
+    let secret = issued.text.reveal();
+    let issued = all.get(&format!("keys/{}", issued.row.id)).await;
+    let path = format!("keys/{}/rotate", text(&issued, "id"));
+    let mut rotation = json!({ "version": issued["version"], "overlap_seconds": 3_600 });
+    assert_eq!(all.refused(Method::POST, &path, &rotation).await, named(&["key"]));
+    rotation["expires_at"] = json!(hours(-1));
+    assert_eq!(
+        all.refused(Method::POST, &path, &rotation).await,
+        named(&["expires_at"])
+    );
+    rotation["expires_at"] = json!(hours(1));
+    let back = all.post(&path, &rotation).await;
+    assert_eq!(back["id"], issued["id"]);
+    assert_eq!(back["old_secret_until"], Value::Null);
+    tollgate.in_force().await;
+    assert_eq!(tollgate.chat(text(&back, "text"), "Hello.").await.status, 200);
+    assert_eq!(tollgate.chat(secret, "Hello.").await.status, 401);
+    // The end of one that lives is another one, too.
+    let rotation = json!({ "version": back["version"], "overlap_seconds": 0, "expires_at": null });
+    assert_eq!(all.post(&path, &rotation).await["expires_at"], Value::Null);
 }
 
 #[tokio::test]

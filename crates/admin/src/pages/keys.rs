@@ -6,13 +6,11 @@ pub mod rotate;
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
-use chrono_tz::Tz;
 use control::ControlError;
 use control::fields::Fields;
-use control::keys::{Expiry, KeyDraft, KeyOwner, LIFETIME_MONTHS};
-use control::rows::{KEYS_PAGE_MAX, KeyFilter, KeyMonth, KeyRow, Person, TenantRow};
+use control::keys::{EndChoices, Expiry, KeyChoices, KeyDraft, KeyOwner};
+use control::rows::{KEYS_PAGE_MAX, KeyFilter, KeyMonth, KeyRow, Person};
 use domain::ids::{KeyId, PersonId, TenantId};
-use domain::key_rules::KeyRules;
 use domain::key_text::masked;
 use domain::key_warnings::KeyEnding;
 use domain::limits::{Scope, Target};
@@ -290,9 +288,12 @@ fn owner(key: &KeyRow) -> String {
 }
 
 fn models(key: &KeyRow) -> String {
-    key.allowed_models
-        .as_ref()
-        .map_or_else(|| t!("all").to_owned(), |models| models.join(", "))
+    match key.allowed_models.as_deref() {
+        None => t!("all").to_owned(),
+        // A rotation has taken away what the tenant's rules do not allow any more.
+        Some([]) => t!("none of the tenant's models").to_owned(),
+        Some(models) => models.join(", "),
+    }
 }
 
 fn expiry(key: &KeyRow, format: &Format) -> String {
@@ -363,13 +364,15 @@ async fn tenant_choice(visit: &Visit, visitor: &Visitor) -> Result<AnyView, Page
 
 async fn issue_form(visit: &Visit, visitor: &Visitor, tenant: TenantId) -> Result<AnyView, PageError> {
     let control = &visit.state.control;
-    let row = tenant_row(visit, visitor, tenant).await?;
-    let (name, zone) = (row.tenant.name.clone(), visit.format.zone());
+    let name = tenant_name(visit, visitor, tenant).await?;
     // Others than members choose the owner in the form, who may be the tenant itself.
-    let offer = match visitor.is_member() {
-        true => Offer::under_rules(&row, visit.now(), zone),
-        false => Offer::all(&row),
+    let owner = match (visitor.is_member(), visitor.actor.person_id()) {
+        (true, Some(own)) => KeyOwner::Person(own),
+        _ => KeyOwner::Service,
     };
+    let now = visit.now();
+    let choices = control.choices_for_new_key(&visitor.actor, tenant, owner, now).await?;
+    let highest = choices.priorities.last().copied().unwrap_or_default();
     let people = if visitor.is_member() {
         Vec::new()
     } else {
@@ -377,8 +380,11 @@ async fn issue_form(visit: &Visit, visitor: &Visitor, tenant: TenantId) -> Resul
     };
     let form = Filled::new(visit.draft.clone(), IssueKey::PATH, || KeyForm {
         tenant_id: tenant.to_string(),
-        priority: Priority::Default.min(offer.ceiling).as_str().to_owned(),
-        expiry: offer.longest(visit.now(), zone),
+        priority: Priority::Default.min(highest).as_str().to_owned(),
+        expiry: match choices.ends.is_endless {
+            true => String::new(),
+            false => lifetime(choices.ends.longest()),
+        },
         owner: if visitor.is_member() {
             String::new()
         } else {
@@ -395,7 +401,7 @@ async fn issue_form(visit: &Visit, visitor: &Visitor, tenant: TenantId) -> Resul
             owner_choices(&people),
         )
     });
-    let fields = key_fields(visit, visitor, &form, &offer).await?;
+    let fields = key_fields(visit, visitor, &form, &choices, None);
     let called = Field::new("name", t!("Name"))
         .required()
         .hint(t!("What uses it: a program, a notebook, a team's job."))
@@ -430,141 +436,38 @@ fn owner_choices(people: &[Person]) -> Vec<(String, String)> {
         .collect()
 }
 
-async fn tenant_row(visit: &Visit, visitor: &Visitor, id: TenantId) -> Result<TenantRow, PageError> {
+async fn tenant_name(visit: &Visit, visitor: &Visitor, id: TenantId) -> Result<String, PageError> {
     let control = &visit.state.control;
-    if visitor.is_member() {
-        return control.own_tenant(&visitor.actor).await?.ok_or(PageError::NotFound);
-    }
-    Ok(control.tenant(&visitor.actor, id, visit.now()).await?.row)
+    let row = if visitor.is_member() {
+        control.own_tenant(&visitor.actor).await?.ok_or(PageError::NotFound)?
+    } else {
+        control.tenant(&visitor.actor, id, visit.now()).await?.row
+    };
+    Ok(row.tenant.name)
 }
 
-/// What a form offers of what a key may be. The operation holds everybody to it; this spares them the refusal.
-struct Offer {
-    ceiling: Priority,
-    /// Those that may be named; all when absent.
-    models: Option<Vec<String>>,
-    /// Whether `all models` is a choice.
-    is_any_model: bool,
-    latest: Option<DateTime<Utc>>,
-    /// What lifetimes go by, and since when; none for keys of the tenant itself.
-    rules: Option<(KeyRules, DateTime<Utc>)>,
+/// A lifetime as the choice of an expiry has it; a time of one's own where none is offered.
+fn lifetime(months: Option<u32>) -> String {
+    months.map_or(EXPIRY_AT.to_owned(), |months| months.to_string())
 }
 
-impl Offer {
-    /// What a tenant's own keys may be.
-    fn all(tenant: &TenantRow) -> Self {
-        Self {
-            ceiling: tenant.priority_ceiling_in_force,
-            models: None,
-            is_any_model: true,
-            latest: None,
-            rules: None,
-        }
-    }
-
-    /// What a key may be that a person owns, and that got its secret at `since`.
-    fn under_rules(tenant: &TenantRow, since: DateTime<Utc>, zone: Tz) -> Self {
-        let rules = &tenant.tenant.key_rules;
-        let ceiling = tenant.priority_ceiling_in_force;
-        Self {
-            ceiling: rules.priority_ceiling.map_or(ceiling, |most| most.min(ceiling)),
-            models: rules.models.clone(),
-            is_any_model: true,
-            latest: rules.latest_end(since, zone),
-            rules: Some((rules.clone(), since)),
-        }
-    }
-
-    /// What this key may become by the hand of this visitor.
-    fn of_key(tenant: &TenantRow, key: &KeyRow, visitor: &Visitor, zone: Tz) -> Self {
-        let Some(owner) = key.owner_id else {
-            return Self::all(tenant);
-        };
-        let under_rules = Self::under_rules(tenant, key.rotated_at.unwrap_or(key.created_at), zone);
-        if visitor.actor.person_id() != Some(owner) {
-            return under_rules;
-        }
-        let bounds = &key.bounds;
-        Self {
-            ceiling: bounds
-                .priority
-                .map_or(under_rules.ceiling, |most| most.min(under_rules.ceiling)),
-            models: match (under_rules.models, &bounds.models) {
-                (Some(ruled), Some(bound)) => Some(ruled.into_iter().filter(|name| bound.contains(name)).collect()),
-                (ruled, bound) => ruled.or_else(|| bound.clone()),
-            },
-            is_any_model: bounds.models.is_none(),
-            latest: under_rules.latest.into_iter().chain(bounds.expires_at).min(),
-            rules: under_rules.rules,
-        }
-    }
-
-    fn lifetimes(&self, now: DateTime<Utc>, zone: Tz) -> impl Iterator<Item = (u32, DateTime<Utc>)> + '_ {
-        let ends = LIFETIME_MONTHS.into_iter().filter_map(move |months| {
-            let end = match &self.rules {
-                Some((rules, since)) => Some(rules.end_after(months, now, *since, zone)),
-                None => Expiry::Months(months).at(now, zone),
-            };
-            Some((months, end?))
-        });
-        ends.filter(move |(_, at)| *at > now && self.latest.is_none_or(|latest| *at <= latest))
-    }
-
-    /// What a new key's form begins with: never, or the longest that is offered.
-    fn longest(&self, now: DateTime<Utc>, zone: Tz) -> String {
-        match self.latest {
-            None => String::new(),
-            Some(_) => {
-                let longest = self.lifetimes(now, zone).last();
-                longest.map_or(EXPIRY_AT.to_owned(), |(months, _)| months.to_string())
-            }
-        }
-    }
-}
-
-/// The fields that issuing and editing share.
-async fn key_fields(
+/// The fields that issuing and editing share. `stored` is the key that is edited.
+fn key_fields(
     visit: &Visit,
     visitor: &Visitor,
     form: &Filled<KeyForm>,
-    offer: &Offer,
-) -> Result<AnyView, PageError> {
-    let ceiling = offer.ceiling;
+    choices: &KeyChoices,
+    stored: Option<&KeyRow>,
+) -> AnyView {
     let values = &form.values;
-    let models = visit.state.control.models(&visitor.actor, visit.now()).await?;
-    // What the key names already stays on offer, even if it is disabled by now.
-    let is_offered = |name: &String| offer.models.as_ref().is_none_or(|offered| offered.contains(name));
-    let mut names: Vec<String> = models
-        .into_iter()
-        .map(|row| row.model.name)
-        .filter(is_offered)
-        .collect();
-    names.extend(
-        values
-            .allowed_models
-            .iter()
-            .filter(|name| !names.contains(name))
-            .cloned()
-            .collect::<Vec<_>>(),
-    );
-    let model_choices: Vec<_> = names.into_iter().map(|name| (name.clone(), name)).collect();
-    let any_model = match &offer.models {
-        None => t!("All models, those of the future included"),
-        Some(_) => t!("All that people of this tenant may use"),
-    };
-    let access = offer
-        .is_any_model
-        .then(|| (String::new(), any_model.to_owned()))
-        .into_iter()
-        .chain([(ACCESS_CHOSEN.to_owned(), t!("Only those chosen below").to_owned())])
-        .collect();
+    let highest = choices.priorities.last().copied().unwrap_or_default();
     let priorities = Priority::ALL
         .into_iter()
         // What the key has stays on offer, or another would be chosen unseen.
-        .filter(|offered| *offered <= ceiling || offered.as_str() == values.priority)
+        .filter(|offered| choices.priorities.contains(offered) || offered.as_str() == values.priority)
         .map(|offered| {
             let word = priority(offered);
-            let text = if offered <= ceiling {
+            let text = if choices.priorities.contains(&offered) {
                 word.to_owned()
             } else {
                 t!("{priority} (no longer allowed)", priority = word)
@@ -572,13 +475,6 @@ async fn key_fields(
             (offered.as_str().to_owned(), text)
         })
         .collect();
-    let allowed = (!model_choices.is_empty()).then(|| {
-        form.checks(
-            Field::new("allowed_models", t!("Chosen models")),
-            &values.allowed_models,
-            model_choices,
-        )
-    });
     let users = (!visitor.is_member()).then(|| {
         form.check(
             Field::new("may_name_users", t!("May name end users")).hint(t!(
@@ -596,60 +492,137 @@ async fn key_fields(
     );
     let urgency = t!(
         "Who goes first when the service is busy. At most {ceiling}.",
-        ceiling = priority(ceiling)
+        ceiling = priority(highest)
     );
-    Ok(view! {
-        {form.select(Field::new("priority", t!("Priority")).hint(urgency), &values.priority, priorities)}
-        {form.select(Field::new("model_access", t!("Models")), &values.model_access, access)}
-        {allowed}
-        {users}
-        {degrades}
-        {expiry_fields(visit, form, offer)}
-    }
-    .into_any())
-}
-
-/// When the key ends: so many months from now, or at a time of one's own.
-fn expiry_fields(visit: &Visit, form: &Filled<KeyForm>, offer: &Offer) -> AnyView {
-    let values = &form.values;
-    let zone = visit.format.zone();
-    let never = match offer.latest {
-        None => Some(t!("Never", in "when a key expires")),
-        Some(_) if values.expiry.is_empty() => Some(t!("Never (no longer allowed)")),
-        Some(_) => None,
+    let ends = &choices.ends;
+    let never = match ends.is_endless {
+        true => Some(t!("Never", in "when a key expires")),
+        false => values.expiry.is_empty().then(|| t!("Never (no longer allowed)")),
     };
     let never = never.map(|text| (String::new(), text.to_owned()));
-    let lifetimes = never
+    view! {
+        {form.select(Field::new("priority", t!("Priority")).hint(urgency), &values.priority, priorities)}
+        {model_fields(form, choices, stored)}
+        {users}
+        {degrades}
+        {expiry_fields(visit, form, (&values.expiry, &values.expires_at), never.into_iter().collect(), ends)}
+    }
+    .into_any()
+}
+
+/// Which models a key may use.
+fn model_fields(form: &Filled<KeyForm>, choices: &KeyChoices, stored: Option<&KeyRow>) -> AnyView {
+    let values = &form.values;
+    let mut names = choices.models.clone();
+    // What the key names already stays on offer, even if it is disabled by now.
+    names.extend(
+        values
+            .allowed_models
+            .iter()
+            .filter(|name| !choices.models.contains(name))
+            .cloned(),
+    );
+    let named: Vec<_> = names.into_iter().map(|name| (name.clone(), name)).collect();
+    let any_model = match choices.has_model_rule {
+        false => t!("All models, those of the future included"),
+        true => t!("All that people of this tenant may use"),
+    };
+    let access = choices
+        .is_any_model
+        .then(|| (String::new(), any_model.to_owned()))
         .into_iter()
-        .chain(offer.lifetimes(visit.now(), zone).map(|(months, at)| {
-            let end = visit.format.minute(at);
-            let text = tn!(u64::from(months), "In {n} month: {end}", "In {n} months: {end}", end);
-            (months.to_string(), text)
-        }))
+        .chain([(ACCESS_CHOSEN.to_owned(), t!("Only those chosen below").to_owned())])
+        .collect();
+    let mut how = Field::new("model_access", t!("Models"));
+    if stored.is_some_and(|key| key.allowed_models.as_ref().is_some_and(Vec::is_empty)) {
+        how = how.hint(t!(
+            "At present none of the tenant's models: every request with this key is refused until it may use some."
+        ));
+    }
+    let chosen = if named.is_empty() {
+        // With a place for what may be wrong.
+        form.error_of("allowed_models")
+    } else {
+        form.checks(
+            Field::new("allowed_models", t!("Chosen models")),
+            &values.allowed_models,
+            named,
+        )
+    };
+    view! {
+        {form.select(how, &values.model_access, access)}
+        {chosen}
+    }
+    .into_any()
+}
+
+/// When a key ends: in so many months, at a time of one's own, or as the `first` choices say. `chosen` are the values of both
+/// fields.
+fn expiry_fields<F>(
+    visit: &Visit,
+    form: &Filled<F>,
+    chosen: (&str, &str),
+    first: Vec<(String, String)>,
+    ends: &EndChoices,
+) -> AnyView {
+    let (expiry, expires_at) = chosen;
+    let lifetimes = ends.lifetimes.iter().map(|(months, at)| {
+        let end = visit.format.minute(*at);
+        let text = tn!(u64::from(*months), "In {n} month: {end}", "In {n} months: {end}", end);
+        (months.to_string(), text)
+    });
+    let options = first
+        .into_iter()
+        .chain(lifetimes)
         .chain([(EXPIRY_AT.to_owned(), t!("At the time below").to_owned())])
         .collect();
-    let hint = match offer.latest {
+    let zone = visit.format.zone();
+    let hint = match ends.latest {
+        None => t!("In {zone} time.", zone),
+        Some(_) if !ends.is_any(visit.now()) => t!("In {zone} time. A later one cannot be chosen here.", zone),
         Some(at) => t!(
             "In {zone} time. At the latest {latest}.",
             zone,
             latest = visit.format.minute(at)
         ),
-        None => t!("In {zone} time.", zone),
     };
-    let expires_at = Field::new("expires_at", t!("Time of expiry")).instant().hint(hint);
+    let time = Field::new("expires_at", t!("Time of expiry")).instant().hint(hint);
     view! {
         <div class="field-row">
-            {form.select(Field::new("expiry", t!("Expires")), &values.expiry, lifetimes)}
-            {form.text(expires_at, &values.expires_at)}
+            {form.select(Field::new("expiry", t!("Expires")), expiry, options)}
+            {form.text(time, expires_at)}
         </div>
     }
     .into_any()
 }
 
+/// The expiry that these fields say. `unchanged` is the end that the key has, if the field of the time still says it: that
+/// knows no seconds.
+fn expiry_of(
+    fields: &mut Fields,
+    (expiry, expires_at): (&str, &str),
+    format: &Format,
+    unchanged: Option<DateTime<Utc>>,
+) -> Expiry {
+    match expiry {
+        "" => Expiry::Never,
+        EXPIRY_AT => match unchanged.or_else(|| fields.local_time("expires_at", expires_at, format.zone())) {
+            Some(at) => Expiry::At(at),
+            None => {
+                if expires_at.trim().is_empty() {
+                    fields.refuse("expires_at", text!("choose a time, or another expiry"));
+                }
+                Expiry::Never
+            }
+        },
+        months => Expiry::Months(months.parse().unwrap_or(0)),
+    }
+}
+
 /// Shows the secret of a key that was just issued, once.
 pub fn issued() -> AnyView {
     page::behind_the_door(|visit| async move {
-        let secret: Option<IssuedSecret> = visit.take_secret().await?;
+        let secret: Option<IssuedSecret> = visit.secret().await?;
         let Some(secret) = secret else {
             let content = view! {
                 {shell::page_head(t!("This secret was shown already"), "", ().into_any())}
@@ -716,10 +689,13 @@ pub fn detail() -> AnyView {
             {audit::history_of_target(visitor, &Target::Node(Scope::Key(id)))}
             {is_changeable.then(|| view! { <a class="button button-danger" href=revoke>{t!("Revoke")}</a> })}
         };
-        let editor = if is_changeable {
-            Some(editor(&visit, visitor, &key).await?)
+        let (expired, editor) = if is_changeable {
+            let control = &visit.state.control;
+            let choices = control.choices_for_key(&visitor.actor, id, visit.now()).await?;
+            let expired = expired(&visit, visitor, &key, &choices).await?;
+            (expired, Some(editor(&visit, visitor, &key, &choices)))
         } else {
-            None
+            (None, None)
         };
         let sets_own = is_changeable && visit.state.control.sets_own_limits(&visitor.actor, &key);
         let own_limits = sets_own.then(|| own_limits::card(&visit, &key));
@@ -730,6 +706,8 @@ pub fn detail() -> AnyView {
         let month = months.get(&id).copied().unwrap_or_default();
         let content = view! {
             {shell::page_head(key.name.clone(), "", actions.into_any())}
+            {revoked_meanwhile(&visit, &key)}
+            {expired}
             <section class="card">{facts(known(&visit, &key, month, is_changeable))}</section>
             {editor}
             {own_limits}
@@ -800,13 +778,62 @@ fn check_form(id: KeyId, opens_window: bool) -> AnyView {
     .into_any()
 }
 
-async fn editor(visit: &Visit, visitor: &Visitor, key: &KeyRow) -> Result<AnyView, PageError> {
-    let tenant = tenant_row(visit, visitor, key.tenant_id).await?;
-    let offer = Offer::of_key(&tenant, key, visitor, visit.format.zone());
+/// What is said of a form that comes back to the page of a key that is revoked, which has no forms.
+fn revoked_meanwhile(visit: &Visit, key: &KeyRow) -> Option<AnyView> {
+    if key.revoked_at.is_none() || visit.draft.is_none() {
+        return None;
+    }
+    let says = t!("Nothing was saved: this key was revoked meanwhile.");
+    Some(view! { <p class="notice notice-bad" role="alert">{says}</p> }.into_any())
+}
+
+/// That a key has expired, and what brings it back.
+async fn expired(
+    visit: &Visit,
+    visitor: &Visitor,
+    key: &KeyRow,
+    choices: &KeyChoices,
+) -> Result<Option<AnyView>, PageError> {
+    let now = visit.now();
+    let Some(at) = key.expires_at.filter(|at| *at <= now) else {
+        return Ok(None);
+    };
+    let control = &visit.state.control;
+    let rotation = control.choices_for_rotation(&visitor.actor, key.id, now).await?;
+    let back = if rotation.ends.is_any(now) {
+        let href = format!("/keys/{}/rotate", key.id);
+        tv!(
+            "{rotate}: it gets a new secret and a later expiry, and keeps its id, its limits and what they have counted.",
+            rotate = view! { <a href=href>{t!("Rotate it")}</a> },
+        )
+    } else {
+        rotate::end_is_set().into_any()
+    };
+    let edit = choices.ends.is_any(now).then(|| {
+        let says = t!("Or choose a later expiry below: its present secret works again then.");
+        view! { <p>{says}</p> }
+    });
+    let says = t!(
+        "This key expired at {time}: requests with it are refused.",
+        time = visit.format.minute(at)
+    );
+    Ok(Some(
+        view! {
+            <div class="notice notice-warning">
+                <p>{says}</p>
+                <p>{back}</p>
+                {edit}
+            </div>
+        }
+        .into_any(),
+    ))
+}
+
+fn editor(visit: &Visit, visitor: &Visitor, key: &KeyRow, choices: &KeyChoices) -> AnyView {
     let form = Filled::new(visit.draft.clone(), EditKey::PATH, || KeyForm::of(key, &visit.format));
     let version = form.version(&form.values.version, &key.version.to_string()).to_owned();
-    let fields = key_fields(visit, visitor, &form, &offer).await?;
-    Ok(view! {
+    let fields = key_fields(visit, visitor, &form, choices, Some(key));
+    view! {
         <section class="card">
             <h2>{t!("Change", in "heading of a form")}</h2>
             {form.summary()}
@@ -822,7 +849,7 @@ async fn editor(visit: &Visit, visitor: &Visitor, key: &KeyRow) -> Result<AnyVie
             </form>
         </section>
     }
-    .into_any())
+    .into_any()
 }
 
 /// Asks before a key is revoked: it cannot be undone.
@@ -908,26 +935,14 @@ impl KeyForm {
         }
     }
 
-    /// `before` is the key that is edited: the field knows no seconds, so an expiry that was left alone stays exact.
+    /// `before` is the key that is edited: an expiry that was left alone stays exact.
     fn draft(&self, format: &Format, before: Option<&KeyRow>) -> Result<KeyDraft, ControlError> {
         let mut fields = Fields::default();
         let priority = fields.word("priority", &self.priority).unwrap_or_default();
         let unchanged = before
             .and_then(|key| key.expires_at)
             .filter(|at| format.field_time(*at) == self.expires_at);
-        let expiry = match self.expiry.as_str() {
-            "" => Expiry::Never,
-            EXPIRY_AT => match unchanged.or_else(|| fields.local_time("expires_at", &self.expires_at, format.zone())) {
-                Some(at) => Expiry::At(at),
-                None => {
-                    if self.expires_at.trim().is_empty() {
-                        fields.refuse("expires_at", text!("choose a time, or another expiry"));
-                    }
-                    Expiry::Never
-                }
-            },
-            months => Expiry::Months(months.parse().unwrap_or(0)),
-        };
+        let expiry = expiry_of(&mut fields, (&self.expiry, &self.expires_at), format, unchanged);
         fields.check()?;
         Ok(KeyDraft {
             name: self.name.clone(),

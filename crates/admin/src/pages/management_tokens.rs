@@ -288,7 +288,7 @@ fn told(permission: Permission) -> (&'static str, &'static str) {
 /// Shows the text of a token that was just issued, once.
 pub fn issued() -> AnyView {
     page::behind_the_door(|visit| async move {
-        let Some(secret) = visit.take_secret::<IssuedText>().await? else {
+        let Some(secret) = visit.secret::<IssuedText>().await? else {
             let content = view! {
                 {shell::page_head(t!("This token was shown already"), "", ().into_any())}
                 <section class="card">

@@ -201,7 +201,7 @@ pub fn role_text(role: Role) -> &'static str {
 pub fn link() -> AnyView {
     page::behind_the_door(|visit| async move {
         visit.visitor()?;
-        let link: Option<IssuedLink> = visit.take_secret().await?;
+        let link: Option<IssuedLink> = visit.secret().await?;
         let content = match link {
             Some(link) => {
                 let url = format!(

@@ -195,7 +195,7 @@ fn row(delivery: &DeliveryRow, visit: &Visit) -> AnyView {
 pub fn secret() -> AnyView {
     page::behind_the_door(|visit| async move {
         visit.visitor()?;
-        let secret: Option<MadeSecret> = visit.take_secret().await?;
+        let secret: Option<MadeSecret> = visit.secret().await?;
         let content = match secret {
             Some(secret) => view! {
                 {shell::page_head(

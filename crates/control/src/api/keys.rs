@@ -24,7 +24,7 @@ use super::route::{Answered, Asked, Route};
 use super::tenants::VersionRead;
 use crate::ControlError;
 use crate::fields::Fields;
-use crate::keys::{Expiry, IssuedKey, KeyDraft, KeyOwner};
+use crate::keys::{Expiry, IssuedKey, KeyDraft, KeyOwner, RotationDraft};
 
 /// What there is of keys.
 pub(super) fn routes() -> Vec<Route> {
@@ -68,7 +68,8 @@ pub(super) fn routes() -> Vec<Route> {
             "Give a key another secret",
             "The answer holds its text, once. The secret before works on for `overlap_seconds`. A call that is repeated is \
              answered with 409: read the key, and rotate again where the text was lost. While an overlap runs that replaces the \
-             new secret, and the old one keeps its end.",
+             new secret, and the old one keeps its end. A key that has expired comes back with an `expires_at`; only its new \
+             secret works then.",
         ),
         Route::post(
             "/api/v1/keys/{id}/end_overlap",
@@ -109,6 +110,8 @@ struct NewKey {
 struct KeyRotation {
     version: i64,
     overlap_seconds: u64,
+    #[serde(default, deserialize_with = "present")]
+    expires_at: Option<Option<DateTime<Utc>>>,
 }
 
 #[derive(Deserialize)]
@@ -218,10 +221,15 @@ async fn rotate(
     let rotation: KeyRotation = call.body()?;
     let overlap = Overlap::of_seconds(rotation.overlap_seconds)
         .map_err(|too_long| ControlError::field("overlap_seconds", too_long.text()))?;
+    let draft = RotationDraft {
+        overlap,
+        expiry: rotation.expires_at.map(expiry),
+    };
     let rotated = api
         .control
-        .rotate_key(&call.actor, id, rotation.version, overlap, call.now)
-        .await?;
+        .rotate_key(&call.actor, id, rotation.version, draft, call.now)
+        .await
+        .map_err(by_body)?;
     Ok((StatusCode::CREATED, Json(issued(&rotated))))
 }
 
