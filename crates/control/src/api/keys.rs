@@ -11,7 +11,7 @@ use domain::priority::Priority;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::keys::{KeyFilter, KeyRow};
+use store::keys::{KeyFilter, KeyMark, KeyOrder, KeyPlace, KeyRow};
 
 use super::Api;
 use super::body::present;
@@ -133,7 +133,11 @@ async fn list(State(api): State<Api>, Extension(call): Extension<Call>) -> Resul
         owner_id: query.id(&mut fields, "owner"),
         includes_revoked: query.flag(&mut fields, "includes_revoked"),
         containing: query.text(&mut fields, "containing"),
-        before: cursor(&call, &mut fields).map(|(at, id)| (at, id.into())),
+        order: KeyOrder::Newest,
+        after: cursor(&call, &mut fields).map(|(at, id)| KeyPlace {
+            mark: KeyMark::Issued(at),
+            id: id.into(),
+        }),
         count: i64::from(limit) + 1,
     };
     fields.check()?;
