@@ -5,9 +5,14 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use chrono::Utc;
+use control::keys::{Expiry, KeyDraft, KeyOwner};
 use control::limits::NodeLimits;
-use domain::ids::TenantId;
+use control::people::{Kept, PersonDraft, PersonEdit};
+use control::{Actor, ControlError};
+use domain::ids::{PersonId, TenantId};
 use domain::management_tokens::Permission;
+use domain::people::Role;
+use domain::priority::Priority;
 use http::Method;
 use serde_json::{Value, json};
 use test_support::http::Answer;
@@ -268,6 +273,193 @@ async fn people_are_invited_and_shut_out_but_no_operator_by_a_program() {
     }
     let listed = all.get(&format!("people?tenant={tenant}")).await;
     assert_eq!(ids(&listed), [text(&person, "id")]);
+}
+
+#[tokio::test]
+async fn people_are_changed_field_by_field_and_lose_what_they_may_not_have_any_more() {
+    let tollgate = start().await;
+    let (control, now) = (tollgate.control(), Utc::now());
+    let acme = tollgate.tenant("Acme", NodeLimits::default()).await;
+    let other = tollgate.tenant("Other", NodeLimits::default()).await;
+    let all = Caller::with(&tollgate, None, &EVERYTHING).await;
+    let person = |name: &str| json!({ "name": name, "email": format!("{name}@acme.example"), "role": "manager", "tenant_id": acme });
+    let ada = all.post("people", &person("Ada")).await["person"].clone();
+    all.post("people", &person("Bo")).await;
+    let path = format!("people/{}", text(&ada, "id"));
+
+    // What is absent stays.
+    let renamed = all
+        .patch(&path, &json!({ "version": ada["version"], "name": " Ada L. " }))
+        .await;
+    let mut expected = ada.clone();
+    expected["name"] = json!("Ada L.");
+    expected["version"] = renamed["version"].clone();
+    assert_eq!(renamed, expected);
+    assert_eq!(all.get(&path).await, expected);
+    let stale = all
+        .send(
+            Method::PATCH,
+            &path,
+            Some(&json!({ "version": ada["version"], "name": "A" })),
+        )
+        .await;
+    problem(&stale, 409);
+    assert_eq!(stale.json()["version"], renamed["version"]);
+    let version = &renamed["version"];
+    for (wrong, field) in [
+        (json!({ "version": version }), "version"),
+        (json!({ "version": version, "revokes_keys": 0 }), "version"),
+        (json!({ "version": version, "email": "BO@acme.example" }), "email"),
+        (json!({ "version": version, "role": "operator" }), "role"),
+        (json!({ "version": version, "role": "auditor" }), "tenant_id"),
+        (json!({ "version": version, "tenant_id": null }), "tenant_id"),
+        (json!({ "version": version, "tenant_id": NOBODY }), "tenant_id"),
+        (json!({ "version": version, "nmae": "Ada" }), "nmae"),
+        (json!({ "version": version, "is_disabled": true, "name": "A" }), "name"),
+        (
+            json!({ "version": version, "is_disabled": true, "revokes_keys": 1 }),
+            "revokes_keys",
+        ),
+        (
+            json!({ "version": version, "is_disabled": false, "keeps_service_keys": true }),
+            "keeps_service_keys",
+        ),
+    ] {
+        assert_eq!(
+            all.refused(Method::PATCH, &path, &wrong).await,
+            named(&[field]),
+            "{wrong}"
+        );
+    }
+    assert_eq!(all.get(&path).await, expected, "nothing was changed");
+
+    // What she issued as a manager goes with that, unless it is kept.
+    let id: PersonId = text(&ada, "id").parse().expect("an id");
+    let row = control.person(&tollgate.actor(), id).await.expect("somebody");
+    let draft = KeyDraft {
+        name: "Service".to_owned(),
+        priority: Priority::Default,
+        allowed_models: None,
+        may_name_users: false,
+        degrades: false,
+        expiry: Expiry::Never,
+    };
+    let service = control
+        .issue_key(&Actor::person(&row, None), acme, KeyOwner::Service, &draft, now)
+        .await
+        .expect("a key");
+    let service = format!("keys/{}", service.row.id);
+    let own = json!({ "id": NOBODY, "tenant_id": acme, "owner_id": id, "name": "Laptop" });
+    all.post("keys", &own).await;
+    let member = json!({ "version": version, "role": "member", "keeps_service_keys": true });
+    let member = all.patch(&path, &member).await;
+    assert_eq!((&member["role"], &member["name"]), (&json!("member"), &json!("Ada L.")));
+    assert_eq!(all.get(&service).await["revoked_at"], Value::Null);
+
+    // Keys stay with their tenant: whoever moves somebody says how many that takes from them.
+    let mut moved = json!({ "version": member["version"], "tenant_id": other });
+    for count in [None, Some(0), Some(2)] {
+        if let Some(count) = count {
+            moved["revokes_keys"] = json!(count);
+        }
+        let answer = all.send(Method::PATCH, &path, Some(&moved)).await;
+        assert_eq!(problem(&answer, 422).1, named(&["revokes_keys"]));
+        let message = answer.json()["errors"][0]["message"].to_string();
+        assert!(message.contains("these are: 1"), "{message}");
+    }
+    moved["revokes_keys"] = json!(1);
+    let moved = all.patch(&path, &moved).await;
+    assert_eq!(
+        (&moved["tenant_id"], &moved["tenant_name"]),
+        (&json!(other), &json!("Other"))
+    );
+    assert!(all.get(&format!("keys/{NOBODY}")).await["revoked_at"].is_string());
+    let out = all
+        .patch(&path, &json!({ "version": moved["version"], "is_disabled": true }))
+        .await;
+    assert!(out["disabled_at"].is_string());
+
+    let log = all.get(&format!("audit?subject=person:{id}&action=person.edit")).await;
+    let entries = log["entries"].as_array().expect("entries");
+    assert_eq!(entries.len(), 3, "{log}");
+    assert!(text(&entries[0], "actor").starts_with("Finance (tg-mgmt-"), "{log}");
+}
+
+#[tokio::test]
+async fn a_program_changes_people_within_the_powers_with_which_it_invites_them() {
+    let tollgate = start().await;
+    let (control, now) = (tollgate.control(), Utc::now());
+    let acme = tollgate.tenant("Acme", NodeLimits::default()).await;
+    let other = tollgate.tenant("Other", NodeLimits::default()).await;
+    let all = Caller::with(&tollgate, None, &EVERYTHING).await;
+    let one = Caller::with(&tollgate, Some(acme), &[Permission::PeopleWrite]).await;
+    let invited = async |name: &str, tenant: TenantId| {
+        let new = json!({
+            "name": name, "email": format!("{name}@example.com"), "role": "member", "tenant_id": tenant,
+        });
+        all.post("people", &new).await["person"].clone()
+    };
+    let (ada, bo) = (invited("ada", acme).await, invited("bo", other).await);
+    let change = async |caller: &Caller<'_>, person: &Value, mut change: Value| {
+        let path = format!("people/{}", text(person, "id"));
+        change["version"] = all.get(&path).await["version"].clone();
+        caller.send(Method::PATCH, &path, Some(&change)).await
+    };
+
+    // Of one tenant: as its manager, and nobody else's.
+    let up = change(&one, &ada, json!({ "role": "manager" })).await;
+    assert_eq!((up.status.as_u16(), &up.json()["role"]), (200, &json!("manager")));
+    for beyond in [
+        json!({ "name": "Eve" }),
+        json!({ "email": "eve@example.com" }),
+        json!({ "tenant_id": other }),
+        json!({ "role": "auditor", "tenant_id": null }),
+    ] {
+        problem(&change(&one, &ada, beyond).await, 403);
+    }
+    problem(&change(&one, &bo, json!({ "role": "manager" })).await, 404);
+    let reader = Caller::with(&tollgate, None, &[Permission::PeopleRead]).await;
+    problem(&change(&reader, &ada, json!({ "role": "member" })).await, 403);
+
+    // Of all tenants: whomever it could have invited so, auditors among them, and no operator.
+    let auditor = change(&all, &bo, json!({ "role": "auditor", "tenant_id": null })).await;
+    assert_eq!(auditor.status, 200, "{}", auditor.text());
+    assert_eq!(change(&all, &bo, json!({ "name": "Bo B." })).await.status, 200);
+    let root = PersonDraft {
+        name: "Root".to_owned(),
+        email: "root@example.com".to_owned(),
+        role: Role::Operator,
+        tenant_id: None,
+    };
+    let operator = control.invite_person(&tollgate.actor(), &root, now).await;
+    let operator = json!({ "id": operator.expect("an invitation").person.id });
+    for beyond in [
+        json!({ "email": "eve@example.com" }),
+        json!({ "role": "member", "tenant_id": acme }),
+    ] {
+        problem(&change(&all, &operator, beyond).await, 403);
+    }
+    // Not the schema alone says so.
+    let shown = domain::management_tokens::TokenText::parse(&all.token).expect("a token");
+    let shown = control
+        .shown_management_token(&shown, None, now)
+        .await
+        .expect("an answer");
+    let control::management_tokens::ShownToken::Works(program) = shown else {
+        panic!("{shown:?}");
+    };
+    let id: PersonId = text(&ada, "id").parse().expect("an id");
+    let row = control.person(&program, id).await.expect("somebody");
+    let edit = PersonEdit {
+        person: PersonDraft {
+            email: "ada@example.com".to_owned(),
+            ..root
+        },
+        revokes_keys: None,
+        kept: Kept::default(),
+    };
+    let made = control.edit_person(&program, id, row.version, &edit, now).await;
+    assert!(matches!(made, Err(ControlError::Forbidden)), "{made:?}");
 }
 
 #[tokio::test]
