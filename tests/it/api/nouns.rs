@@ -463,6 +463,97 @@ async fn a_program_changes_people_within_the_powers_with_which_it_invites_them()
 }
 
 #[tokio::test]
+async fn the_own_limits_of_a_service_accounts_key_hold_and_a_persons_are_theirs() {
+    let tollgate = start().await;
+    let tenant = tollgate.tenant("Acme", NodeLimits::default()).await;
+    let issued = tollgate.issue(tenant).await;
+    let all = Caller::with(&tollgate, None, &EVERYTHING).await;
+    let path = format!("keys/{}/own_limits", issued.row.id);
+    let set = |version: &Value, own: Value| json!({ "version": version, "own_limits": own });
+    let key = all.get(&format!("keys/{}", issued.row.id)).await;
+    let wanted = json!([{ "dimension": "budget_cost", "cost": "2.5" }, { "dimension": "requests", "value": 1 }]);
+    let held = all.post(&path, &set(&key["version"], wanted.clone())).await;
+    let of = |key: &Value, dimension: &str| {
+        let mut own = key["own_limits"].as_array().expect("limits").iter();
+        own.find(|limit| limit["dimension"] == dimension).cloned()
+    };
+    assert_eq!(
+        of(&held, "budget_cost"),
+        Some(json!({ "dimension": "budget_cost", "value": null, "cost": "2.500000000" }))
+    );
+    assert_eq!(of(&held, "requests").expect("it")["value"], 1);
+    tollgate.in_force().await;
+    assert_eq!(tollgate.chat(issued.text.reveal(), "Hello.").await.status, 200);
+    assert_eq!(tollgate.chat(issued.text.reveal(), "Hello.").await.status, 429);
+
+    let stale = all.send(Method::POST, &path, Some(&set(&key["version"], wanted))).await;
+    problem(&stale, 409);
+    for (wrong, fields) in [
+        (
+            json!([{ "dimension": "requests", "value": 1 }, { "dimension": "requests", "value": 2 }]),
+            &["own_limits.1.dimension"][..],
+        ),
+        (
+            json!([{ "dimension": "requests", "cost": "1" }]),
+            &["own_limits.0.cost", "own_limits.0.value"],
+        ),
+        (
+            json!([{ "dimension": "budget_cost", "value": 1 }]),
+            &["own_limits.0.cost", "own_limits.0.value"],
+        ),
+        (
+            json!([{ "dimension": "requests", "value": 1 }, { "dimension": "request_seconds", "value": 0 }]),
+            &["own_limits.1.value"],
+        ),
+        (
+            json!([{ "dimension": "colours", "value": 1 }]),
+            &["own_limits.0.dimension"],
+        ),
+        (
+            json!([{ "dimension": "requests", "value": 1, "window_seconds": 5 }]),
+            &["own_limits.0.window_seconds"],
+        ),
+    ] {
+        let body = set(&held["version"], wrong);
+        assert_eq!(all.refused(Method::POST, &path, &body).await, named(fields), "{body}");
+    }
+    // What was read can be sent back; all at once means that what is absent is taken away.
+    let again = all
+        .post(&path, &set(&held["version"], held["own_limits"].clone()))
+        .await;
+    assert_eq!(again["own_limits"], held["own_limits"]);
+    let lifted = all.post(&path, &set(&again["version"], json!([]))).await;
+    assert_eq!(lifted["own_limits"], json!([]));
+    tollgate.in_force().await;
+    assert_eq!(tollgate.chat(issued.text.reveal(), "Hello.").await.status, 200);
+    let log = all
+        .get(&format!("audit?subject=key:{}&action=key.own_limits", issued.row.id))
+        .await;
+    assert_eq!(ids(&log).len(), 3);
+
+    // A person's key is held by that person alone, and another tenant's is not seen.
+    let ada = json!({ "name": "Ada", "email": "ada@acme.example", "role": "member", "tenant_id": tenant });
+    let ada = all.post("people", &ada).await;
+    let own = json!({ "id": NOBODY, "tenant_id": tenant, "owner_id": ada["person"]["id"], "name": "Laptop" });
+    let own = all.post("keys", &own).await;
+    let lift = set(&own["version"], json!([]));
+    let refused = all
+        .send(Method::POST, &format!("keys/{NOBODY}/own_limits"), Some(&lift))
+        .await;
+    assert!(
+        problem(&refused, 403).0.contains("that person alone"),
+        "{}",
+        refused.text()
+    );
+    let other = tollgate.tenant("Other", NodeLimits::default()).await;
+    let stranger = Caller::with(&tollgate, Some(other), &[Permission::KeysWrite]).await;
+    let refused = stranger
+        .send(Method::POST, &path, Some(&set(&lifted["version"], json!([]))))
+        .await;
+    problem(&refused, 404);
+}
+
+#[tokio::test]
 async fn keys_are_issued_once_however_often_the_call_is_sent() {
     let tollgate = start().await;
     let tenant = tollgate.tenant("Acme", NodeLimits::default()).await;
