@@ -1,11 +1,15 @@
 //! The list for production: the same on the page of the settings and from `tollgate doctor`, whose exit code is for scripts.
 
 use chrono::Utc;
+use domain::error_chain::chain;
 use domain::people::Role;
+use server::data_dir::DataDir;
 use server::wiring::Settings;
+use store::Store;
 use test_support::console::Window;
 use test_support::fleet::until;
-use test_support::program::{Printed, run};
+use test_support::http::Browser;
+use test_support::program::{Printed, Program, run};
 use test_support::tollgate::Tollgate;
 
 use crate::receiver::{Receiver, set_webhook};
@@ -121,4 +125,60 @@ async fn whoever_cannot_look_says_so() {
         "{}",
         printed.stderr
     );
+}
+
+#[tokio::test]
+async fn whoever_looks_at_a_private_postgres_leaves_it_to_the_gateway_that_runs_on_it() {
+    let data_dir = tempfile::tempdir().expect("a directory");
+    let mut program = Program::start("serve", data_dir.path(), &[]);
+    let console = program.says("Console: ").await;
+    let running = || std::fs::read_to_string(data_dir.path().join("postgres/postmaster.pid")).expect("a server runs");
+    let before = running();
+    // A private one is nothing for production.
+    until("the gateway has told of itself, and doctor has read it", async || {
+        let printed = run(&["doctor"], data_dir.path(), &[]).await;
+        assert_eq!(printed.stderr, "");
+        let is_told = printed.stdout.contains("[to do] Postgres of its own: ");
+        assert!(!is_told || printed.code == Some(1), "{printed:?}");
+        is_told
+    })
+    .await;
+    assert_eq!(running(), before, "the same server");
+    let answer = Browser::new(&console).get("/healthz").await;
+    assert_eq!(answer.status, 200, "the gateway goes on: {}", answer.text());
+    program.signal("TERM").await;
+    assert!(program.ends().await.success());
+
+    // Without a gateway it starts one for as long as it looks.
+    let printed = run(&["doctor"], data_dir.path(), &[]).await;
+    assert!(
+        printed.stdout.contains("] Postgres of its own: "),
+        "{} {}",
+        printed.stdout,
+        printed.stderr
+    );
+    assert!(!data_dir.path().join("postgres/postmaster.pid").exists());
+}
+
+#[tokio::test]
+async fn whoever_cannot_tell_which_postgres_a_gateway_uses_says_so() {
+    let data_dir = tempfile::tempdir().expect("a directory");
+    let _taken = DataDir::open(data_dir.path()).expect("a data directory");
+    let printed = run(&["doctor"], data_dir.path(), &[]).await;
+    assert_eq!(printed.code, Some(2), "{}", printed.stdout);
+    assert!(
+        printed.stderr.contains("no private Postgres runs there") && printed.stderr.contains("DATABASE_URL"),
+        "{}",
+        printed.stderr
+    );
+    assert!(!data_dir.path().join("postgres").exists(), "nothing was made");
+}
+
+#[tokio::test]
+async fn whoever_only_looks_can_change_nothing() {
+    let tollgate = Tollgate::start().await;
+    let store = Store::connect_read_only(tollgate.database.url()).expect("a URL");
+    assert!(store.find_webhook().await.expect("an answer").is_none());
+    let refused = store.delete_expired_links(Utc::now()).await.expect_err("a change");
+    assert!(chain(&refused).contains("read-only"), "{refused:?}");
 }

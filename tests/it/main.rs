@@ -29,6 +29,7 @@ mod full;
 mod idempotency;
 mod increases;
 mod jobs;
+mod key_list;
 mod key_rotation;
 mod key_rules;
 mod languages;

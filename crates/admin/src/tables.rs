@@ -1,5 +1,6 @@
 //! Tables of bounded lists, which are ordered, searched and cut into pages here: how, is in the address, so that it can be
-//! kept and sent to others. Lists that grow without end go by keyset instead and keep the order of time.
+//! kept and sent to others. Lists that grow without end go by keyset instead, and keep the order of time or another one that an
+//! index leads through.
 
 use std::cmp::Ordering;
 

@@ -59,6 +59,14 @@ impl Fields {
         self.errors.is_empty()
     }
 
+    /// The same errors of fields that stand below another one.
+    pub(crate) fn under(mut self, field: &str) -> Self {
+        for error in &mut self.errors {
+            error.field = format!("{field}.{}", error.field).into();
+        }
+        self
+    }
+
     /// Takes over another form's errors.
     pub fn add(&mut self, other: Self) {
         self.errors.extend(other.errors);

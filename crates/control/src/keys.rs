@@ -106,7 +106,7 @@ pub struct IssuedKey {
 }
 
 impl Control {
-    /// Keys, newest first, as far as the actor may see them.
+    /// Keys in the order that is asked for, as far as the actor may see them.
     pub async fn keys(&self, actor: &Actor, mut filter: KeyFilter) -> Result<Vec<KeyRow>, ControlError> {
         actor.require_permission(Permission::KeysRead)?;
         actor.narrow(&mut filter.tenant_id, &mut filter.owner_id)?;

@@ -337,6 +337,11 @@ impl Control {
             .ok_or(GONE)
     }
 
+    /// How many unrevoked keys somebody owns, for an operation that asks its caller to know it.
+    pub(crate) async fn count_owned_keys(&self, id: PersonId) -> Result<usize, ControlError> {
+        Ok(self.store.unrevoked_keys(KeysOf::Owner(id)).await?.len())
+    }
+
     /// The person whose address this is, for whoever may see them.
     pub(crate) async fn person_with_email(&self, actor: &Actor, email: &str) -> Result<Option<PersonId>, ControlError> {
         let Some((person, _)) = self.store.find_person_by_email(email.trim()).await? else {

@@ -7,7 +7,7 @@ pub use store::entries::{EntryCursor, EntryFilter, EntryPage, LedgerEntry, Named
 pub use store::instances::Instance;
 pub use store::jobs::{JOBS_PAGE_MAX, JobFilter, JobRow, NamedJob};
 pub use store::key_uses::KeyMonth;
-pub use store::keys::{KEYS_PAGE_MAX, KeyFilter, KeyRow};
+pub use store::keys::{KEYS_PAGE_MAX, KeyFilter, KeyMark, KeyOrder, KeyPlace, KeyRow};
 pub use store::management_tokens::ManagementTokenRow;
 pub use store::models::{ModelRow, StoredPrice};
 pub use store::one_time_links::LinkPurpose;

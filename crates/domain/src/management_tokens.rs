@@ -54,7 +54,7 @@ permissions! {
     PlansWrite = "plans:write",
     /// Read who signs in.
     PeopleRead = "people:read",
-    /// Invite people and shut them out; operators only in person.
+    /// Invite people, change them and shut them out; operators only in person.
     PeopleWrite = "people:write",
     /// Read keys, without their secrets.
     KeysRead = "keys:read",

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 mod account;
 mod binaries;
+mod running;
 #[cfg(test)]
 mod tests;
 mod throwaway;
@@ -21,6 +22,7 @@ mod throwaway;
 use account::Account;
 use binaries::Binaries;
 
+pub use running::running_url;
 pub use throwaway::Throwaway;
 
 const DATABASE: &str = "tollgate";
@@ -240,10 +242,7 @@ impl Cluster {
 
     /// The connection URL of the database `tollgate`, with the superuser's password: not for logs.
     pub fn url(&self) -> String {
-        format!(
-            "postgres://{SUPERUSER}:{}@127.0.0.1:{}/{DATABASE}",
-            self.password, self.port
-        )
+        url(&self.password, self.port)
     }
 
     /// A program of the installation that runs this server, such as `psql`.
@@ -343,6 +342,10 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.end(&[("immediate", IMMEDIATE_STOP_SECONDS_MAX)]);
     }
+}
+
+fn url(password: &str, port: u16) -> String {
+    format!("postgres://{SUPERUSER}:{password}@127.0.0.1:{port}/{DATABASE}")
 }
 
 fn spawn(

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::account::Account;
-use crate::{Cluster, Durability, Throwaway};
+use crate::{Cluster, Durability, Throwaway, running_url};
 
 #[test]
 fn data_written_before_a_stop_are_there_after_the_next_start() {
@@ -69,6 +69,28 @@ fn a_stale_pid_file_that_names_a_stranger_does_not_matter() {
     );
     stranger.kill().expect("kill");
     stranger.wait().expect("wait");
+}
+
+#[test]
+fn a_server_that_runs_is_found_by_whoever_only_looks() {
+    let found = |data_dir: &Path| running_url(data_dir).expect("an answer");
+    let data_dir = tempfile::tempdir().expect("temporary directory");
+    assert_eq!(found(&data_dir.path().join("nowhere")), None);
+    assert_eq!(found(data_dir.path()), None);
+    let postgres = start(data_dir.path());
+    assert_eq!(found(data_dir.path()), Some(postgres.url()));
+    // By another name of the directory, too.
+    let link = data_dir.path().join("link");
+    std::os::unix::fs::symlink(data_dir.path(), &link).expect("a link");
+    assert_eq!(found(&link), Some(postgres.url()));
+    let pid_path = data_dir.path().join("postgres/postmaster.pid");
+    let pid_file = std::fs::read_to_string(&pid_path).expect("its file");
+    postgres.stop();
+    assert_eq!(found(data_dir.path()), None);
+    // What a killed server leaves says where nobody listens any more; the process of this number is a stranger.
+    let (_, rest) = pid_file.split_once('\n').expect("lines");
+    std::fs::write(&pid_path, format!("{}\n{rest}", std::process::id())).expect("written");
+    assert_eq!(found(data_dir.path()), None);
 }
 
 #[test]

@@ -20,6 +20,17 @@ pub struct DataDir {
 impl DataDir {
     /// Makes it if it is not there, and takes it.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
+        Self::open_if_free(path)?.with_context(|| {
+            format!(
+                "the data directory {} is in use by another Tollgate; stop that one, or give this one a directory of its own \
+                 with --data-dir",
+                std::path::absolute(path).as_deref().unwrap_or(path).display()
+            )
+        })
+    }
+
+    /// The same; none where another process has it.
+    pub fn open_if_free(path: &Path) -> anyhow::Result<Option<Self>> {
         let path = std::path::absolute(path).with_context(|| format!("{} is no usable path", path.display()))?;
         // Others may pass through, so that the private Postgres reaches its own part as another user; its files are 0600.
         fs::DirBuilder::new()
@@ -36,12 +47,8 @@ impl DataDir {
             .open(&lock_path)
             .with_context(|| format!("{} cannot be made", lock_path.display()))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path, _lock: lock }),
-            Err(TryLockError::WouldBlock) => bail!(
-                "the data directory {} is in use by another Tollgate; stop that one, or give this one a directory of its \
-                 own with --data-dir",
-                path.display()
-            ),
+            Ok(()) => Ok(Some(Self { path, _lock: lock })),
+            Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => {
                 Err(error).with_context(|| format!("{} cannot be locked", lock_path.display()))
             }

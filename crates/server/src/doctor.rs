@@ -41,7 +41,7 @@ pub async fn doctor(args: DatabaseArgs) -> ExitCode {
 }
 
 async fn look(args: DatabaseArgs) -> anyhow::Result<Vec<Item>> {
-    let open = OpenStore::open(&args).await?;
+    let open = OpenStore::open_to_look(&args).await?;
     // The list unseals nothing, so any key will do.
     let control = Control::new(
         open.store.clone(),

@@ -50,6 +50,13 @@ impl EmbeddedPostgres {
     }
 }
 
+/// The connection URL of the private Postgres that another process runs over `data_dir`, if one does; with the superuser's
+/// password: not for logs.
+pub async fn running_url(data_dir: &Path) -> Result<Option<String>, EmbeddedPostgresError> {
+    let data_dir = data_dir.to_owned();
+    blocking(move || embedded_postgres::running_url(&data_dir)).await
+}
+
 /// Runs `work` off the async threads and carries its panic, if any, to the caller.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match spawn_blocking(work).await {

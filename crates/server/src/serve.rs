@@ -8,13 +8,13 @@ use chrono::Utc;
 use control::management_tokens::Adopted;
 use domain::management_tokens::{TokenText, masked};
 use gateway::clock::SystemClock;
-use store::Store;
+use store::{Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use crate::config::{DatabaseArgs, ServeArgs};
 use crate::data_dir::DataDir;
-use crate::embedded_postgres::EmbeddedPostgres;
+use crate::embedded_postgres::{self, EmbeddedPostgres};
 use crate::site;
 use crate::wiring::{self, Running, Settings};
 
@@ -89,16 +89,41 @@ pub(crate) struct OpenStore {
 
 impl OpenStore {
     pub(crate) async fn open(args: &DatabaseArgs) -> anyhow::Result<Self> {
-        if let Some(url) = &args.database_url {
-            return Ok(Self {
-                store: Store::connect_lazily(url)?,
-                private: None,
-            });
+        match &args.database_url {
+            Some(url) => Ok(Self::of_others(Store::connect_lazily(url)?)),
+            None => Self::private(DataDir::open(&args.data_dir)?, Store::connect_lazily).await,
         }
-        let data_dir = DataDir::open(&args.data_dir)?;
+    }
+
+    /// The same for a command that only looks: of the private one also while a gateway runs on it.
+    pub(crate) async fn open_to_look(args: &DatabaseArgs) -> anyhow::Result<Self> {
+        if let Some(url) = &args.database_url {
+            return Ok(Self::of_others(Store::connect_read_only(url)?));
+        }
+        if let Some(data_dir) = DataDir::open_if_free(&args.data_dir)? {
+            return Self::private(data_dir, Store::connect_read_only).await;
+        }
+        let Some(url) = embedded_postgres::running_url(&args.data_dir).await? else {
+            bail!(
+                "the data directory {} is in use by a Tollgate, and no private Postgres runs there: say with DATABASE_URL \
+                 which one that Tollgate uses, or wait until it has started",
+                args.data_dir.display()
+            );
+        };
+        Ok(Self::of_others(Store::connect_read_only(&url)?))
+    }
+
+    fn of_others(store: Store) -> Self {
+        Self { store, private: None }
+    }
+
+    async fn private(
+        data_dir: DataDir,
+        connect: impl FnOnce(&str) -> Result<Store, StoreError>,
+    ) -> anyhow::Result<Self> {
         let postgres = EmbeddedPostgres::start(data_dir.path()).await?;
         Ok(Self {
-            store: Store::connect_lazily(postgres.url())?,
+            store: connect(postgres.url())?,
             private: Some((postgres, data_dir)),
         })
     }

@@ -93,10 +93,111 @@ pub struct KeyFilter {
     pub includes_revoked: bool,
     /// Only those with this in their name, their owner's or their tenant's, without regard to case, or in their public id.
     pub containing: Option<String>,
-    /// Only those issued before this one: the page after the one that ended with it.
-    pub before: Option<(DateTime<Utc>, KeyId)>,
+    /// In which order.
+    pub order: KeyOrder,
+    /// Only those after this place in that order: the page after the one that ended there.
+    pub after: Option<KeyPlace>,
     /// So many, at most [`KEYS_PAGE_MAX`].
     pub count: i64,
+}
+
+/// The order of a list of keys. Where what it goes by is the same, the id decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyOrder {
+    /// The latest issued first.
+    #[default]
+    Newest,
+    /// By name, without regard to case.
+    Name,
+    /// The same backwards.
+    NameBackwards,
+    /// Those that were never used first, the oldest of them before the others; then the longest unused first.
+    Unused,
+    /// The same backwards: the latest used first.
+    Used,
+}
+
+/// Where a page ended: its last key, and what the order goes by of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPlace {
+    /// What the order goes by.
+    pub mark: KeyMark,
+    /// Which key.
+    pub id: KeyId,
+}
+
+/// What an order goes by of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyMark {
+    /// When it was issued.
+    Issued(DateTime<Utc>),
+    /// What people call it.
+    Name(String),
+    /// When it was last used.
+    Used(DateTime<Utc>),
+    /// That it was never used, and when it was issued.
+    Unused(DateTime<Utc>),
+}
+
+impl KeyOrder {
+    /// The stretches of the list, one after the other: an index of its own leads through each.
+    fn stretches(self) -> &'static [Stretch] {
+        match self {
+            Self::Newest => &[Stretch::Newest],
+            Self::Name => &[Stretch::Name],
+            Self::NameBackwards => &[Stretch::NameBackwards],
+            Self::Unused => &[Stretch::NeverUsed, Stretch::Used],
+            Self::Used => &[Stretch::UsedBackwards, Stretch::NeverUsedBackwards],
+        }
+    }
+
+    /// Where the key stands.
+    pub fn place(self, key: &KeyRow) -> KeyPlace {
+        let mark = match (self, key.last_used_at) {
+            (Self::Newest, _) => KeyMark::Issued(key.created_at),
+            (Self::Name | Self::NameBackwards, _) => KeyMark::Name(key.name.clone()),
+            (Self::Unused | Self::Used, Some(at)) => KeyMark::Used(at),
+            (Self::Unused | Self::Used, None) => KeyMark::Unused(key.created_at),
+        };
+        KeyPlace { mark, id: key.id }
+    }
+}
+
+/// A stretch of a list that one index leads through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stretch {
+    Newest,
+    Name,
+    NameBackwards,
+    NeverUsed,
+    NeverUsedBackwards,
+    Used,
+    UsedBackwards,
+}
+
+impl Stretch {
+    /// Its word in the query.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Newest => "newest",
+            Self::Name => "name",
+            Self::NameBackwards => "name_desc",
+            Self::NeverUsed => "never_used",
+            Self::NeverUsedBackwards => "never_used_desc",
+            Self::Used => "used",
+            Self::UsedBackwards => "used_desc",
+        }
+    }
+
+    /// Whether a key with this mark stands in it.
+    fn has(self, mark: &KeyMark) -> bool {
+        match mark {
+            KeyMark::Issued(_) => self == Self::Newest,
+            KeyMark::Name(_) => matches!(self, Self::Name | Self::NameBackwards),
+            KeyMark::Used(_) => matches!(self, Self::Used | Self::UsedBackwards),
+            KeyMark::Unused(_) => matches!(self, Self::NeverUsed | Self::NeverUsedBackwards),
+        }
+    }
 }
 
 /// What can be changed about a key.
@@ -158,49 +259,85 @@ pub enum KeysOf {
 }
 
 impl Store {
-    /// Keys, newest first.
+    /// Keys in the order that is asked for; behind a place of another order there are none.
     pub async fn keys(&self, filter: &KeyFilter) -> Result<Vec<KeyRow>, StoreError> {
-        let (before_at, before_id) = filter.before.unzip();
-        let rows = sqlx::query_as!(
-            Columns,
-            "select keys.id, public_id, keys.tenant_id, tenants.name as tenant_name, owner_id,
-                    people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority,
-                    allowed_models, may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by,
-                    rotated_at, old_secret_until, secrets.old_secret_used_at,
-                    key_uses.last_used_at as \"last_used_at?\", priority_bound, models_bound, expires_bound,
-                    own_limits as \"own_limits: Json<OwnLimits>\", keys.version
+        let count = filter.count.clamp(0, KEYS_PAGE_MAX);
+        let mut ids = Vec::new();
+        let mut after = filter.after.as_ref();
+        for stretch in filter.order.stretches() {
+            if after.is_some_and(|place| !stretch.has(&place.mark)) {
+                continue;
+            }
+            let missing = count - i64::try_from(ids.len()).unwrap_or(count);
+            if missing > 0 {
+                ids.extend(self.key_ids(filter, *stretch, after, missing).await?);
+            }
+            // The stretches behind the one in which the page before ended begin at their beginnings.
+            after = None;
+        }
+        // What is shown beside a key is looked up for the keys of the page alone.
+        rows(self.pool(), &ids).await
+    }
+
+    /// The keys of one stretch after a place in it.
+    async fn key_ids(
+        &self,
+        filter: &KeyFilter,
+        stretch: Stretch,
+        after: Option<&KeyPlace>,
+        count: i64,
+    ) -> Result<Vec<Uuid>, StoreError> {
+        let (name, at) = match after.map(|place| &place.mark) {
+            Some(KeyMark::Name(name)) => (Some(name.as_str()), None),
+            Some(KeyMark::Issued(at) | KeyMark::Used(at) | KeyMark::Unused(at)) => (None, Some(*at)),
+            None => (None, None),
+        };
+        // Planned for the actual values, of all orders and conditions those of the stretch alone are left, and the join with
+        // uses goes or becomes one that leaves keys out: one index leads through the rest. That is tested.
+        Ok(sqlx::query_scalar!(
+            "select keys.id
              from keys
-             join tenants on tenants.id = keys.tenant_id
-             left join people on people.id = keys.owner_id
              left join key_uses on key_uses.key_id = keys.id
-             cross join lateral (
-                 select nullif(max(created_at), keys.created_at) as rotated_at, max(valid_until) as old_secret_until,
-                        max(last_used_at) filter (where valid_until is not null) as old_secret_used_at
-                 from key_secrets
-                 where key_id = keys.id
-             ) as secrets
-             where ($1::uuid is null or keys.tenant_id = $1)
+             where ($1::uuid is null or tenant_id = $1)
                and ($2::uuid is null or owner_id = $2)
                and ($3 or revoked_at is null)
-               and ($4::timestamptz is null or (keys.created_at, keys.id) < ($4, $5::uuid))
-               and ($7::text is null
-                    or strpos(lower(keys.name), lower($7)) > 0
-                    or strpos(lower(people.name), lower($7)) > 0
-                    or strpos(lower(tenants.name), lower($7)) > 0
-                    or strpos(public_id, $7) > 0)
-             order by keys.created_at desc, keys.id desc
-             limit $6",
+               and ($4::text is null
+                    or strpos(lower(keys.name), lower($4)) > 0
+                    or strpos(public_id, $4) > 0
+                    or tenant_id in (select id from tenants where strpos(lower(tenants.name), lower($4)) > 0)
+                    or owner_id in (select id from people where strpos(lower(people.name), lower($4)) > 0))
+               and ($5::text not in ('used', 'used_desc') or key_uses.key_id is not null)
+               and ($5 not in ('never_used', 'never_used_desc') or key_uses.key_id is null)
+               and ($6::uuid is null or case $5
+                        when 'name' then (lower(keys.name), keys.id) > (lower($7::text), $6)
+                        when 'name_desc' then (lower(keys.name), keys.id) < (lower($7), $6)
+                        when 'used' then (last_used_at, key_uses.key_id) > ($8::timestamptz, $6)
+                        when 'used_desc' then (last_used_at, key_uses.key_id) < ($8, $6)
+                        when 'never_used' then (keys.created_at, keys.id) > ($8, $6)
+                        else (keys.created_at, keys.id) < ($8, $6)
+                    end)
+             order by
+                 case $5 when 'name' then lower(keys.name) end,
+                 case $5 when 'name_desc' then lower(keys.name) end desc,
+                 case $5 when 'used' then last_used_at when 'never_used' then keys.created_at end,
+                 case $5 when 'used_desc' then last_used_at
+                         when 'newest' then keys.created_at
+                         when 'never_used_desc' then keys.created_at end desc,
+                 case when $5 in ('name', 'used', 'never_used') then keys.id end,
+                 case when $5 in ('name_desc', 'used_desc', 'newest', 'never_used_desc') then keys.id end desc
+             limit $9",
             filter.tenant_id.map(|id| id.0),
             filter.owner_id.map(|id| id.0),
             filter.includes_revoked,
-            before_at,
-            before_id.map(|id| id.0),
-            filter.count.clamp(0, KEYS_PAGE_MAX),
             filter.containing.as_deref(),
+            stretch.as_str(),
+            after.map(|place| place.id.0),
+            name,
+            at,
+            count,
         )
         .fetch_all(self.pool())
-        .await?;
-        rows.into_iter().map(Columns::into_row).collect()
+        .await?)
     }
 
     /// The newest secret of a key.
@@ -230,7 +367,23 @@ impl Store {
 
     /// The unrevoked keys that are meant, expired ones among them; by id. As many as there are: a tenant's keys are bounded.
     pub async fn unrevoked_keys(&self, of: KeysOf) -> Result<Vec<KeyRow>, StoreError> {
-        unrevoked(self.pool(), of).await
+        let columns = of.columns();
+        let ids = sqlx::query_scalar!(
+            "select id from keys
+             where revoked_at is null
+               and (owner_id = $1
+                    or (created_by_id = $2 and owner_id is null
+                        and ($3::uuid is null or tenant_id = $3)
+                        and ($4::uuid is null or tenant_id <> $4)))
+             order by id",
+            columns.owner,
+            columns.issued_by,
+            columns.within,
+            columns.without,
+        )
+        .fetch_all(self.pool())
+        .await?;
+        rows(self.pool(), &ids).await
     }
 
     /// One key.
@@ -437,7 +590,7 @@ pub async fn lock_unrevoked(transaction: &mut Transaction, of: KeysOf) -> Result
     // All rows before any is changed: the first change also takes the policy's version, for which holders of the other rows
     // may wait.
     let columns = of.columns();
-    sqlx::query!(
+    let ids = sqlx::query_scalar!(
         "select id from keys
          where revoked_at is null
            and (owner_id = $1
@@ -453,7 +606,7 @@ pub async fn lock_unrevoked(transaction: &mut Transaction, of: KeysOf) -> Result
     )
     .fetch_all(&mut **transaction)
     .await?;
-    unrevoked(&mut **transaction, of).await
+    rows(&mut **transaction, &ids).await
 }
 
 /// Revokes keys that are locked.
@@ -471,42 +624,6 @@ pub async fn revoke_all(
     .execute(&mut **transaction)
     .await?;
     Ok(())
-}
-
-async fn unrevoked(executor: impl PgExecutor<'_>, of: KeysOf) -> Result<Vec<KeyRow>, StoreError> {
-    let columns = of.columns();
-    let rows = sqlx::query_as!(
-        Columns,
-        "select keys.id, public_id, keys.tenant_id, tenants.name as tenant_name, owner_id,
-                people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority, allowed_models,
-                may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by, rotated_at,
-                old_secret_until, secrets.old_secret_used_at, key_uses.last_used_at as \"last_used_at?\",
-                priority_bound, models_bound, expires_bound,
-                own_limits as \"own_limits: Json<OwnLimits>\", keys.version
-         from keys
-         join tenants on tenants.id = keys.tenant_id
-         left join people on people.id = keys.owner_id
-         left join key_uses on key_uses.key_id = keys.id
-         cross join lateral (
-             select nullif(max(created_at), keys.created_at) as rotated_at, max(valid_until) as old_secret_until,
-                    max(last_used_at) filter (where valid_until is not null) as old_secret_used_at
-             from key_secrets
-             where key_id = keys.id
-         ) as secrets
-         where revoked_at is null
-           and (owner_id = $1
-                or (created_by_id = $2 and owner_id is null
-                    and ($3::uuid is null or keys.tenant_id = $3)
-                    and ($4::uuid is null or keys.tenant_id <> $4)))
-         order by keys.id",
-        columns.owner,
-        columns.issued_by,
-        columns.within,
-        columns.without,
-    )
-    .fetch_all(executor)
-    .await?;
-    rows.into_iter().map(Columns::into_row).collect()
 }
 
 /// [`KeysOf`] as a query takes it.
@@ -541,15 +658,21 @@ impl KeysOf {
 }
 
 async fn find(executor: impl PgExecutor<'_>, id: KeyId) -> Result<Option<KeyRow>, StoreError> {
-    sqlx::query_as!(
+    Ok(rows(executor, &[id.0]).await?.pop())
+}
+
+/// These keys, in this order.
+async fn rows(executor: impl PgExecutor<'_>, ids: &[Uuid]) -> Result<Vec<KeyRow>, StoreError> {
+    let rows = sqlx::query_as!(
         Columns,
         "select keys.id, public_id, keys.tenant_id, tenants.name as tenant_name, owner_id,
                 people.name as \"owner_name?\", people.email as \"owner_email?\", keys.name, priority, allowed_models,
                 may_name_users, degrades, expires_at, revoked_at, keys.created_at, created_by, rotated_at,
                 old_secret_until, secrets.old_secret_used_at, key_uses.last_used_at as \"last_used_at?\",
                 priority_bound, models_bound, expires_bound,
-                    own_limits as \"own_limits: Json<OwnLimits>\", keys.version
-         from keys
+                own_limits as \"own_limits: Json<OwnLimits>\", keys.version
+         from unnest($1::uuid[]) with ordinality as asked (id, place)
+         join keys on keys.id = asked.id
          join tenants on tenants.id = keys.tenant_id
          left join people on people.id = keys.owner_id
          left join key_uses on key_uses.key_id = keys.id
@@ -559,13 +682,12 @@ async fn find(executor: impl PgExecutor<'_>, id: KeyId) -> Result<Option<KeyRow>
              from key_secrets
              where key_id = keys.id
          ) as secrets
-         where keys.id = $1",
-        id.0,
+         order by asked.place",
+        ids,
     )
-    .fetch_optional(executor)
-    .await?
-    .map(Columns::into_row)
-    .transpose()
+    .fetch_all(executor)
+    .await?;
+    rows.into_iter().map(Columns::into_row).collect()
 }
 
 struct Columns {

@@ -97,21 +97,16 @@ impl Store {
 
     /// The same with at most so many connections.
     pub fn connect_lazily_with(url: &str, connections_max: u32) -> Result<Self, StoreError> {
-        let options = PgConnectOptions::from_str(url)
-            .map_err(StoreError::Url)?
-            .application_name("tollgate")
-            .options([
-                ("statement_timeout", STATEMENT_TIMEOUT_MS.to_string()),
-                (
-                    "idle_in_transaction_session_timeout",
-                    IDLE_TRANSACTION_TIMEOUT_MS.to_string(),
-                ),
-                ("timezone", "UTC".to_owned()),
-                // Compiling a report takes longer than running it.
-                ("jit", "off".to_owned()),
-                // Filters are written as `$1 is null or column = $1`; a plan made for the actual values uses their index.
-                ("plan_cache_mode", "force_custom_plan".to_owned()),
-            ]);
+        Ok(Self::over(options(url)?, connections_max))
+    }
+
+    /// The same for whoever only looks: Postgres refuses every change.
+    pub fn connect_read_only(url: &str) -> Result<Self, StoreError> {
+        let options = options(url)?.options([("default_transaction_read_only", "on")]);
+        Ok(Self::over(options, CONNECTIONS_MAX))
+    }
+
+    fn over(options: PgConnectOptions, connections_max: u32) -> Self {
         let pool = PgPoolOptions::new()
             .max_connections(connections_max)
             .acquire_timeout(Duration::from_millis(ACQUIRE_TIMEOUT_MS))
@@ -124,10 +119,10 @@ impl Store {
                 })
             })
             .connect_lazy_with(options);
-        Ok(Self {
+        Self {
             pool,
             report_streams: Arc::new(Semaphore::new(reports::STREAMS_MAX)),
-        })
+        }
     }
 
     /// Brings the schema up to date. Safe to call from several processes at once. Takes as long as it takes: a change may
@@ -191,6 +186,24 @@ impl Store {
     pub(crate) fn pool(&self) -> &PgPool {
         &self.pool
     }
+}
+
+fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
+    Ok(PgConnectOptions::from_str(url)
+        .map_err(StoreError::Url)?
+        .application_name("tollgate")
+        .options([
+            ("statement_timeout", STATEMENT_TIMEOUT_MS.to_string()),
+            (
+                "idle_in_transaction_session_timeout",
+                IDLE_TRANSACTION_TIMEOUT_MS.to_string(),
+            ),
+            ("timezone", "UTC".to_owned()),
+            // Compiling a report takes longer than running it.
+            ("jit", "off".to_owned()),
+            // Filters are written as `$1 is null or column = $1`; a plan made for the actual values uses their index.
+            ("plan_cache_mode", "force_custom_plan".to_owned()),
+        ]))
 }
 
 /// Gives up on work that Postgres does not finish within `wait_ms`: a server that is stopped, or whose packets are lost,

@@ -7,8 +7,11 @@ use bytes::Bytes;
 use chrono::Utc;
 use control::keys::{Expiry, KeyDraft, KeyOwner};
 use control::limits::NodeLimits;
-use domain::ids::TenantId;
+use control::people::{Kept, PersonDraft, PersonEdit};
+use control::{Actor, ControlError};
+use domain::ids::{PersonId, TenantId};
 use domain::management_tokens::Permission;
+use domain::people::Role;
 use domain::priority::Priority;
 use http::Method;
 use serde_json::{Value, json};
@@ -270,6 +273,284 @@ async fn people_are_invited_and_shut_out_but_no_operator_by_a_program() {
     }
     let listed = all.get(&format!("people?tenant={tenant}")).await;
     assert_eq!(ids(&listed), [text(&person, "id")]);
+}
+
+#[tokio::test]
+async fn people_are_changed_field_by_field_and_lose_what_they_may_not_have_any_more() {
+    let tollgate = start().await;
+    let (control, now) = (tollgate.control(), Utc::now());
+    let acme = tollgate.tenant("Acme", NodeLimits::default()).await;
+    let other = tollgate.tenant("Other", NodeLimits::default()).await;
+    let all = Caller::with(&tollgate, None, &EVERYTHING).await;
+    let person = |name: &str| json!({ "name": name, "email": format!("{name}@acme.example"), "role": "manager", "tenant_id": acme });
+    let ada = all.post("people", &person("Ada")).await["person"].clone();
+    all.post("people", &person("Bo")).await;
+    let path = format!("people/{}", text(&ada, "id"));
+
+    // What is absent stays.
+    let renamed = all
+        .patch(&path, &json!({ "version": ada["version"], "name": " Ada L. " }))
+        .await;
+    let mut expected = ada.clone();
+    expected["name"] = json!("Ada L.");
+    expected["version"] = renamed["version"].clone();
+    assert_eq!(renamed, expected);
+    assert_eq!(all.get(&path).await, expected);
+    let stale = all
+        .send(
+            Method::PATCH,
+            &path,
+            Some(&json!({ "version": ada["version"], "name": "A" })),
+        )
+        .await;
+    problem(&stale, 409);
+    assert_eq!(stale.json()["version"], renamed["version"]);
+    let version = &renamed["version"];
+    for (wrong, field) in [
+        (json!({ "version": version }), "version"),
+        (json!({ "version": version, "revokes_keys": 0 }), "version"),
+        (json!({ "version": version, "email": "BO@acme.example" }), "email"),
+        (json!({ "version": version, "role": "operator" }), "role"),
+        (json!({ "version": version, "role": "auditor" }), "tenant_id"),
+        (json!({ "version": version, "tenant_id": null }), "tenant_id"),
+        (json!({ "version": version, "tenant_id": NOBODY }), "tenant_id"),
+        (json!({ "version": version, "nmae": "Ada" }), "nmae"),
+        (json!({ "version": version, "is_disabled": true, "name": "A" }), "name"),
+        (
+            json!({ "version": version, "is_disabled": true, "revokes_keys": 1 }),
+            "revokes_keys",
+        ),
+        (
+            json!({ "version": version, "is_disabled": false, "keeps_service_keys": true }),
+            "keeps_service_keys",
+        ),
+    ] {
+        assert_eq!(
+            all.refused(Method::PATCH, &path, &wrong).await,
+            named(&[field]),
+            "{wrong}"
+        );
+    }
+    assert_eq!(all.get(&path).await, expected, "nothing was changed");
+
+    // What she issued as a manager goes with that, unless it is kept.
+    let id: PersonId = text(&ada, "id").parse().expect("an id");
+    let row = control.person(&tollgate.actor(), id).await.expect("somebody");
+    let draft = KeyDraft {
+        name: "Service".to_owned(),
+        priority: Priority::Default,
+        allowed_models: None,
+        may_name_users: false,
+        degrades: false,
+        expiry: Expiry::Never,
+    };
+    let service = control
+        .issue_key(&Actor::person(&row, None), acme, KeyOwner::Service, &draft, now)
+        .await
+        .expect("a key");
+    let service = format!("keys/{}", service.row.id);
+    let own = json!({ "id": NOBODY, "tenant_id": acme, "owner_id": id, "name": "Laptop" });
+    all.post("keys", &own).await;
+    let member = json!({ "version": version, "role": "member", "keeps_service_keys": true });
+    let member = all.patch(&path, &member).await;
+    assert_eq!((&member["role"], &member["name"]), (&json!("member"), &json!("Ada L.")));
+    assert_eq!(all.get(&service).await["revoked_at"], Value::Null);
+
+    // Keys stay with their tenant: whoever moves somebody says how many that takes from them.
+    let mut moved = json!({ "version": member["version"], "tenant_id": other });
+    for count in [None, Some(0), Some(2)] {
+        if let Some(count) = count {
+            moved["revokes_keys"] = json!(count);
+        }
+        let answer = all.send(Method::PATCH, &path, Some(&moved)).await;
+        assert_eq!(problem(&answer, 422).1, named(&["revokes_keys"]));
+        let message = answer.json()["errors"][0]["message"].to_string();
+        assert!(message.contains("these are: 1"), "{message}");
+    }
+    moved["revokes_keys"] = json!(1);
+    let moved = all.patch(&path, &moved).await;
+    assert_eq!(
+        (&moved["tenant_id"], &moved["tenant_name"]),
+        (&json!(other), &json!("Other"))
+    );
+    assert!(all.get(&format!("keys/{NOBODY}")).await["revoked_at"].is_string());
+    let out = all
+        .patch(&path, &json!({ "version": moved["version"], "is_disabled": true }))
+        .await;
+    assert!(out["disabled_at"].is_string());
+
+    let log = all.get(&format!("audit?subject=person:{id}&action=person.edit")).await;
+    let entries = log["entries"].as_array().expect("entries");
+    assert_eq!(entries.len(), 3, "{log}");
+    assert!(text(&entries[0], "actor").starts_with("Finance (tg-mgmt-"), "{log}");
+}
+
+#[tokio::test]
+async fn a_program_changes_people_within_the_powers_with_which_it_invites_them() {
+    let tollgate = start().await;
+    let (control, now) = (tollgate.control(), Utc::now());
+    let acme = tollgate.tenant("Acme", NodeLimits::default()).await;
+    let other = tollgate.tenant("Other", NodeLimits::default()).await;
+    let all = Caller::with(&tollgate, None, &EVERYTHING).await;
+    let one = Caller::with(&tollgate, Some(acme), &[Permission::PeopleWrite]).await;
+    let invited = async |name: &str, tenant: TenantId| {
+        let new = json!({
+            "name": name, "email": format!("{name}@example.com"), "role": "member", "tenant_id": tenant,
+        });
+        all.post("people", &new).await["person"].clone()
+    };
+    let (ada, bo) = (invited("ada", acme).await, invited("bo", other).await);
+    let change = async |caller: &Caller<'_>, person: &Value, mut change: Value| {
+        let path = format!("people/{}", text(person, "id"));
+        change["version"] = all.get(&path).await["version"].clone();
+        caller.send(Method::PATCH, &path, Some(&change)).await
+    };
+
+    // Of one tenant: as its manager, and nobody else's.
+    let up = change(&one, &ada, json!({ "role": "manager" })).await;
+    assert_eq!((up.status.as_u16(), &up.json()["role"]), (200, &json!("manager")));
+    for beyond in [
+        json!({ "name": "Eve" }),
+        json!({ "email": "eve@example.com" }),
+        json!({ "tenant_id": other }),
+        json!({ "role": "auditor", "tenant_id": null }),
+    ] {
+        problem(&change(&one, &ada, beyond).await, 403);
+    }
+    problem(&change(&one, &bo, json!({ "role": "manager" })).await, 404);
+    let reader = Caller::with(&tollgate, None, &[Permission::PeopleRead]).await;
+    problem(&change(&reader, &ada, json!({ "role": "member" })).await, 403);
+
+    // Of all tenants: whomever it could have invited so, auditors among them, and no operator.
+    let auditor = change(&all, &bo, json!({ "role": "auditor", "tenant_id": null })).await;
+    assert_eq!(auditor.status, 200, "{}", auditor.text());
+    assert_eq!(change(&all, &bo, json!({ "name": "Bo B." })).await.status, 200);
+    let root = PersonDraft {
+        name: "Root".to_owned(),
+        email: "root@example.com".to_owned(),
+        role: Role::Operator,
+        tenant_id: None,
+    };
+    let operator = control.invite_person(&tollgate.actor(), &root, now).await;
+    let operator = json!({ "id": operator.expect("an invitation").person.id });
+    for beyond in [
+        json!({ "email": "eve@example.com" }),
+        json!({ "role": "member", "tenant_id": acme }),
+    ] {
+        problem(&change(&all, &operator, beyond).await, 403);
+    }
+    // Not the schema alone says so.
+    let shown = domain::management_tokens::TokenText::parse(&all.token).expect("a token");
+    let shown = control
+        .shown_management_token(&shown, None, now)
+        .await
+        .expect("an answer");
+    let control::management_tokens::ShownToken::Works(program) = shown else {
+        panic!("{shown:?}");
+    };
+    let id: PersonId = text(&ada, "id").parse().expect("an id");
+    let row = control.person(&program, id).await.expect("somebody");
+    let edit = PersonEdit {
+        person: PersonDraft {
+            email: "ada@example.com".to_owned(),
+            ..root
+        },
+        revokes_keys: None,
+        kept: Kept::default(),
+    };
+    let made = control.edit_person(&program, id, row.version, &edit, now).await;
+    assert!(matches!(made, Err(ControlError::Forbidden)), "{made:?}");
+}
+
+#[tokio::test]
+async fn the_own_limits_of_a_service_accounts_key_hold_and_a_persons_are_theirs() {
+    let tollgate = start().await;
+    let tenant = tollgate.tenant("Acme", NodeLimits::default()).await;
+    let issued = tollgate.issue(tenant).await;
+    let all = Caller::with(&tollgate, None, &EVERYTHING).await;
+    let path = format!("keys/{}/own_limits", issued.row.id);
+    let set = |version: &Value, own: Value| json!({ "version": version, "own_limits": own });
+    let key = all.get(&format!("keys/{}", issued.row.id)).await;
+    let wanted = json!([{ "dimension": "budget_cost", "cost": "2.5" }, { "dimension": "requests", "value": 1 }]);
+    let held = all.post(&path, &set(&key["version"], wanted.clone())).await;
+    let of = |key: &Value, dimension: &str| {
+        let mut own = key["own_limits"].as_array().expect("limits").iter();
+        own.find(|limit| limit["dimension"] == dimension).cloned()
+    };
+    assert_eq!(
+        of(&held, "budget_cost"),
+        Some(json!({ "dimension": "budget_cost", "value": null, "cost": "2.500000000" }))
+    );
+    assert_eq!(of(&held, "requests").expect("it")["value"], 1);
+    tollgate.in_force().await;
+    assert_eq!(tollgate.chat(issued.text.reveal(), "Hello.").await.status, 200);
+    assert_eq!(tollgate.chat(issued.text.reveal(), "Hello.").await.status, 429);
+
+    let stale = all.send(Method::POST, &path, Some(&set(&key["version"], wanted))).await;
+    problem(&stale, 409);
+    for (wrong, fields) in [
+        (
+            json!([{ "dimension": "requests", "value": 1 }, { "dimension": "requests", "value": 2 }]),
+            &["own_limits.1.dimension"][..],
+        ),
+        (
+            json!([{ "dimension": "requests", "cost": "1" }]),
+            &["own_limits.0.cost", "own_limits.0.value"],
+        ),
+        (
+            json!([{ "dimension": "budget_cost", "value": 1 }]),
+            &["own_limits.0.cost", "own_limits.0.value"],
+        ),
+        (
+            json!([{ "dimension": "requests", "value": 1 }, { "dimension": "request_seconds", "value": 0 }]),
+            &["own_limits.1.value"],
+        ),
+        (
+            json!([{ "dimension": "colours", "value": 1 }]),
+            &["own_limits.0.dimension"],
+        ),
+        (
+            json!([{ "dimension": "requests", "value": 1, "window_seconds": 5 }]),
+            &["own_limits.0.window_seconds"],
+        ),
+    ] {
+        let body = set(&held["version"], wrong);
+        assert_eq!(all.refused(Method::POST, &path, &body).await, named(fields), "{body}");
+    }
+    // What was read can be sent back; all at once means that what is absent is taken away.
+    let again = all
+        .post(&path, &set(&held["version"], held["own_limits"].clone()))
+        .await;
+    assert_eq!(again["own_limits"], held["own_limits"]);
+    let lifted = all.post(&path, &set(&again["version"], json!([]))).await;
+    assert_eq!(lifted["own_limits"], json!([]));
+    tollgate.in_force().await;
+    assert_eq!(tollgate.chat(issued.text.reveal(), "Hello.").await.status, 200);
+    let log = all
+        .get(&format!("audit?subject=key:{}&action=key.own_limits", issued.row.id))
+        .await;
+    assert_eq!(ids(&log).len(), 3);
+
+    // A person's key is held by that person alone, and another tenant's is not seen.
+    let ada = json!({ "name": "Ada", "email": "ada@acme.example", "role": "member", "tenant_id": tenant });
+    let ada = all.post("people", &ada).await;
+    let own = json!({ "id": NOBODY, "tenant_id": tenant, "owner_id": ada["person"]["id"], "name": "Laptop" });
+    let own = all.post("keys", &own).await;
+    let lift = set(&own["version"], json!([]));
+    let refused = all
+        .send(Method::POST, &format!("keys/{NOBODY}/own_limits"), Some(&lift))
+        .await;
+    assert!(
+        problem(&refused, 403).0.contains("that person alone"),
+        "{}",
+        refused.text()
+    );
+    let other = tollgate.tenant("Other", NodeLimits::default()).await;
+    let stranger = Caller::with(&tollgate, Some(other), &[Permission::KeysWrite]).await;
+    let refused = stranger
+        .send(Method::POST, &path, Some(&set(&lifted["version"], json!([]))))
+        .await;
+    problem(&refused, 404);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Keys: the list, issuing one, the page that shows a secret once, one key, rotating and revoking it.
 
+mod order;
 pub mod own_limits;
 pub mod rotate;
 
@@ -9,7 +10,7 @@ use chrono::{DateTime, Utc};
 use control::ControlError;
 use control::fields::Fields;
 use control::keys::{EndChoices, Expiry, KeyChoices, KeyDraft, KeyOwner};
-use control::rows::{KEYS_PAGE_MAX, KeyFilter, KeyMonth, KeyRow, Person};
+use control::rows::{KEYS_PAGE_MAX, KeyFilter, KeyMonth, KeyOrder, KeyPlace, KeyRow, Person};
 use domain::ids::{KeyId, PersonId, TenantId};
 use domain::key_text::masked;
 use domain::key_warnings::KeyEnding;
@@ -31,9 +32,11 @@ use crate::pages::connect::snippets;
 use crate::session;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
-use crate::table::{self, Tone, badge, facts, figures, words};
+use crate::table::{self, Direction, SortLink, Tone, badge, facts, figures, words};
 use crate::visit::{Visit, Visitor, address};
 use crate::words::priority;
+
+use order::Sort;
 
 /// Keys on one page of the list.
 const KEYS_PER_PAGE: usize = 100;
@@ -52,7 +55,9 @@ pub fn list() -> AnyView {
         let mut keys = visit.state.control.keys(&visitor.actor, wanted.filter()).await?;
         let has_more = keys.len() > KEYS_PER_PAGE;
         keys.truncate(KEYS_PER_PAGE);
-        let older = has_more.then(|| keys.last().map(|last| wanted.after(last))).flatten();
+        let next = has_more
+            .then(|| keys.last().map(|last| wanted.page_after(last)))
+            .flatten();
         let issue = visitor.issues_keys().then(|| {
             let href = address("/keys/new", &[("tenant", &wanted.tenant_text())]);
             view! { <a class="button button-primary" href=href>{t!("Issue a key")}</a> }
@@ -75,14 +80,14 @@ pub fn list() -> AnyView {
             let months = visit.state.control.key_months(&visitor.actor, &keys, now).await?;
             let month = |key: &KeyRow| months.get(&key.id).copied().unwrap_or_default();
             table::table(
-                t!("The newest first. Spend and refusals are this month's."),
+                order::caption(wanted.order),
                 &[
-                    words(t!("Name")),
+                    words(t!("Name")).sorted(wanted.sort_link(Sort::ByName)),
                     words(t!("Key")),
                     words(t!("State")),
                     figures(t!("Spent")),
                     figures(t!("Refused")),
-                    words(t!("Last used")),
+                    words(t!("Last used")).sorted(wanted.sort_link(Sort::ByUse)),
                     words(t!("Tenant")),
                     words(t!("Owner")),
                     words(t!("Priority")),
@@ -94,10 +99,14 @@ pub fn list() -> AnyView {
                     .collect(),
             )
         };
-        let older = older.map(|href| {
+        let next = next.map(|href| {
+            let says = match wanted.order {
+                KeyOrder::Newest => t!("Older keys"),
+                _ => t!("Next page"),
+            };
             view! {
                 <nav class="pager" aria-label=t!("Pages")>
-                    <a class="button" href=href rel="next">{t!("Older keys")}</a>
+                    <a class="button" href=href rel="next">{says}</a>
                 </nav>
             }
         });
@@ -105,7 +114,7 @@ pub fn list() -> AnyView {
             {shell::page_head(title, lead, issue.into_any())}
             {filters(&visit, visitor, &wanted).await?}
             {listed}
-            {older}
+            {next}
         };
         Ok(Page::new(title, content.into_any()))
     })
@@ -113,7 +122,7 @@ pub fn list() -> AnyView {
 
 /// What stands in place of a list without keys: the next step.
 fn nothing_listed(visitor: &Visitor, wanted: &Wanted) -> AnyView {
-    if wanted.tenant.is_some() || !wanted.find.is_empty() || wanted.before.is_some() {
+    if wanted.tenant.is_some() || !wanted.find.is_empty() || wanted.after.is_some() {
         return table::empty(
             t!("No key matches. Take a filter away, or show revoked keys too."),
             view! { <a class="button" href="/keys">{t!("Show all")}</a> }.into_any(),
@@ -140,20 +149,31 @@ struct Wanted {
     tenant: Option<TenantId>,
     includes_revoked: bool,
     find: String,
-    before: Option<(DateTime<Utc>, KeyId)>,
+    order: KeyOrder,
+    after: Option<KeyPlace>,
 }
 
 impl Wanted {
     fn of(visit: &Visit) -> Result<Self, PageError> {
-        let before = visit
-            .query("before")
-            .map(|text| cursor(&text).ok_or(PageError::NotFound))
-            .transpose()?;
+        let sort = match visit.query("sort") {
+            None => None,
+            Some(word) => Some(Sort::read(&word).ok_or(PageError::NotFound)?),
+        };
+        let direction = match visit.query("dir") {
+            None => Direction::Ascending,
+            Some(word) => Direction::read(&word).ok_or(PageError::NotFound)?,
+        };
+        let order = sort.map_or(KeyOrder::Newest, |sort| sort.order(direction));
+        let after = match visit.query("after") {
+            None => None,
+            Some(text) => Some(order::place(order, &text).ok_or(PageError::NotFound)?),
+        };
         Ok(Self {
             tenant: parsed(visit.query("tenant"))?,
             includes_revoked: visit.query("revoked").is_some(),
             find: visit.query("find").unwrap_or_default().trim().to_owned(),
-            before,
+            order,
+            after,
         })
     }
 
@@ -162,7 +182,8 @@ impl Wanted {
             tenant_id: self.tenant,
             includes_revoked: self.includes_revoked,
             containing: Some(self.find.clone()).filter(|find| !find.is_empty()),
-            before: self.before,
+            order: self.order,
+            after: self.after.clone(),
             // One more tells whether there is another page.
             count: i64::try_from(KEYS_PER_PAGE + 1).unwrap_or(KEYS_PAGE_MAX),
             ..KeyFilter::default()
@@ -173,24 +194,39 @@ impl Wanted {
         self.tenant.map(|tenant| tenant.to_string()).unwrap_or_default()
     }
 
-    fn after(&self, last: &KeyRow) -> String {
-        let before = format!("{}_{}", last.created_at.timestamp_micros(), last.id);
+    /// The address of the list in an order, from behind a place.
+    fn address(&self, order: KeyOrder, after: &str) -> String {
         let revoked = if self.includes_revoked { "on" } else { "" };
+        let (sort, direction) = order::fields(order);
         address(
             "/keys",
             &[
                 ("tenant", &self.tenant_text()),
                 ("revoked", revoked),
                 ("find", &self.find),
-                ("before", &before),
+                ("sort", sort),
+                ("dir", direction),
+                ("after", after),
             ],
         )
     }
-}
 
-fn cursor(text: &str) -> Option<(DateTime<Utc>, KeyId)> {
-    let (at, id) = text.split_once('_')?;
-    Some((DateTime::from_timestamp_micros(at.parse().ok()?)?, id.parse().ok()?))
+    fn page_after(&self, last: &KeyRow) -> String {
+        self.address(self.order, &order::place_text(&self.order.place(last)))
+    }
+
+    /// The heading's link: the other way round, where the list is in its order.
+    fn sort_link(&self, sort: Sort) -> SortLink {
+        let state = Sort::of(self.order).and_then(|(by, direction)| (by == sort).then_some(direction));
+        let next = match state {
+            Some(Direction::Ascending) => Direction::Descending,
+            Some(Direction::Descending) | None => Direction::Ascending,
+        };
+        SortLink {
+            href: self.address(sort.order(next), ""),
+            state,
+        }
+    }
 }
 
 fn parsed<T: FromStr>(text: Option<String>) -> Result<Option<T>, PageError> {
@@ -213,13 +249,25 @@ async fn filters(visit: &Visit, visitor: &Visitor, wanted: &Wanted) -> Result<An
     } else {
         ().into_any()
     };
+    let (sort, direction) = order::fields(wanted.order);
+    let kept = [("sort", sort), ("dir", direction)]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| view! { <input type="hidden" name=name value=value /> })
+        .collect_view();
+    let newest = (wanted.order != KeyOrder::Newest).then(|| {
+        let href = wanted.address(KeyOrder::Newest, "");
+        view! { <a class="button" href=href>{t!("The newest first")}</a> }
+    });
     Ok(view! {
         <form class="filters" method="get" action="/keys">
+            {kept}
             {tenants}
             {form.text(Field::new("find", t!("Find among the keys")), &wanted.find)}
             {form.check(Field::new("revoked", t!("Show revoked keys too")), wanted.includes_revoked)}
             <div class="actions">
                 <button class="button" type="submit">{t!("Show")}</button>
+                {newest}
             </div>
         </form>
     }

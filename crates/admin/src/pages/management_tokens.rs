@@ -264,8 +264,8 @@ fn told(permission: Permission) -> (&'static str, &'static str) {
         Permission::PeopleWrite => (
             who,
             t!(
-                "invite people, let them choose passwords and shut them out, but for operators; and so whatever \
-                 those may do"
+                "invite people, change them, let them choose passwords and shut them out, but for operators; and so \
+                 whatever those may do"
             ),
         ),
         Permission::KeysRead => (how_much, t!("read keys, without their secrets")),

@@ -7,17 +7,18 @@ use domain::ids::{KeyId, PersonId, TenantId};
 use domain::key_rotation::Overlap;
 use domain::limits::Dimension;
 use domain::management_tokens::Permission::{KeysRead, KeysWrite};
+use domain::own_limits::OwnLimits;
 use domain::priority::Priority;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::keys::{KeyFilter, KeyRow};
+use store::keys::{KeyFilter, KeyMark, KeyOrder, KeyPlace, KeyRow};
 
 use super::Api;
 use super::body::present;
 use super::call::Call;
 use super::entries::{cursor, cursor_text};
-use super::limits::{cost, count};
+use super::limits::{Figures, cost, count, figure_of};
 use super::pages::PAGE_MAX;
 use super::problem::Problem;
 use super::route::{Answered, Asked, Route};
@@ -25,6 +26,7 @@ use super::tenants::VersionRead;
 use crate::ControlError;
 use crate::fields::Fields;
 use crate::keys::{Expiry, IssuedKey, KeyDraft, KeyOwner, RotationDraft};
+use crate::limits::{NodeLimits, field_of};
 
 /// What there is of keys.
 pub(super) fn routes() -> Vec<Route> {
@@ -82,6 +84,19 @@ pub(super) fn routes() -> Vec<Route> {
             "End the overlap of a rotation now",
             "Only the new secret works from then on. Where none runs, nothing changes.",
         ),
+        Route::post(
+            "/api/v1/keys/{id}/own_limits",
+            KeysWrite,
+            Asked::Shape("NewOwnLimits"),
+            Answered::One("Key"),
+            set_own_limits,
+        )
+        .says(
+            "Hold a key below what it may use anyway",
+            "All of its own limits at once: a dimension that is absent has none. They never raise what operators have set, and \
+             only its owner lifts them: of a service account's key, whoever runs its tenant. A person's are theirs alone to set, \
+             in the console.",
+        ),
         Route::delete(ONE, KeysWrite, revoke).says(
             "Revoke a key",
             "For good: its requests are refused within a second. Doing so again changes nothing.",
@@ -127,6 +142,19 @@ struct KeyChange {
     expires_at: Option<Option<DateTime<Utc>>>,
 }
 
+#[derive(Deserialize)]
+struct NewOwnLimits {
+    version: i64,
+    own_limits: Vec<NewOwnLimit>,
+}
+
+#[derive(Deserialize)]
+struct NewOwnLimit {
+    dimension: Dimension,
+    #[serde(flatten)]
+    value: Figures,
+}
+
 async fn list(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
     let query = &call.query;
     let mut fields = Fields::default();
@@ -136,7 +164,11 @@ async fn list(State(api): State<Api>, Extension(call): Extension<Call>) -> Resul
         owner_id: query.id(&mut fields, "owner"),
         includes_revoked: query.flag(&mut fields, "includes_revoked"),
         containing: query.text(&mut fields, "containing"),
-        before: cursor(&call, &mut fields).map(|(at, id)| (at, id.into())),
+        order: KeyOrder::Newest,
+        after: cursor(&call, &mut fields).map(|(at, id)| KeyPlace {
+            mark: KeyMark::Issued(at),
+            id: id.into(),
+        }),
         count: i64::from(limit) + 1,
     };
     fields.check()?;
@@ -238,6 +270,51 @@ async fn end_overlap(State(api): State<Api>, Extension(call): Extension<Call>) -
     let VersionRead { version } = call.body()?;
     let ended = api.control.end_overlap(&call.actor, id, version, call.now).await?;
     Ok(Json(key(&ended)))
+}
+
+async fn set_own_limits(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<Json<Value>, Problem> {
+    let id = call.id("key")?;
+    let new: NewOwnLimits = call.body()?;
+    let (control, actor) = (&api.control, &call.actor);
+    let row = control.key_within_reach(actor, id).await?;
+    if !control.sets_own_limits(actor, &row) {
+        return Err(Problem::forbidden(
+            "the own limits of a person's key are set by that person alone, in the console",
+        ));
+    }
+    let mut fields = Fields::default();
+    let mut own = OwnLimits::default();
+    for (place, limit) in new.own_limits.iter().enumerate() {
+        let mut wrong = Fields::default();
+        let value = limit.value.read(limit.dimension, None, &mut wrong);
+        if own.0.insert(limit.dimension, value).is_some() {
+            wrong.refuse_call("dimension", "each of them once");
+        }
+        fields.add(wrong.under(&place_of(place)));
+    }
+    fields.check()?;
+    let wanted = NodeLimits::from(&own);
+    let set = control.set_own_limits(actor, id, new.version, &wanted, call.now).await;
+    Ok(Json(key(&set.map_err(|error| by_place(error, &new.own_limits))?)))
+}
+
+fn place_of(place: usize) -> String {
+    format!("own_limits.{place}")
+}
+
+/// Calls what is wrong by its place in the body.
+fn by_place(error: ControlError, limits: &[NewOwnLimit]) -> ControlError {
+    let ControlError::Invalid(mut errors) = error else {
+        return error;
+    };
+    for error in &mut errors {
+        let place = limits.iter().position(|limit| field_of(limit.dimension) == error.field);
+        if let Some(place) = place {
+            let name = figure_of(limits[place].dimension);
+            error.field = format!("{}.{name}", place_of(place)).into();
+        }
+    }
+    ControlError::Invalid(errors)
 }
 
 async fn revoke(State(api): State<Api>, Extension(call): Extension<Call>) -> Result<StatusCode, Problem> {

@@ -120,17 +120,18 @@ struct NewIncrease {
 
 /// A limit's value: an amount of money, or a number of something.
 #[derive(Deserialize)]
-struct Figures {
+pub(super) struct Figures {
     value: Option<u64>,
     cost: Option<String>,
 }
 
 impl Figures {
     /// The value in the unit of the dimension; `otherwise` where none is written.
-    fn read(&self, dimension: Dimension, otherwise: Option<u64>, fields: &mut Fields) -> u64 {
-        let (meant, other) = match dimension {
-            Dimension::BudgetCost => ("cost", self.value.is_some().then_some("value")),
-            _ => ("value", self.cost.is_some().then_some("cost")),
+    pub(super) fn read(&self, dimension: Dimension, otherwise: Option<u64>, fields: &mut Fields) -> u64 {
+        let meant = figure_of(dimension);
+        let other = match dimension {
+            Dimension::BudgetCost => self.value.is_some().then_some("value"),
+            _ => self.cost.is_some().then_some("cost"),
         };
         if let Some(other) = other {
             fields.refuse_call(other, format!("leave this out: {dimension} has `{meant}`"));
@@ -373,6 +374,14 @@ fn limit((limit, version): &(Limit, i64)) -> Value {
         })),
         "version": version,
     })
+}
+
+/// The field that has a dimension's value.
+pub(super) fn figure_of(dimension: Dimension) -> &'static str {
+    match dimension {
+        Dimension::BudgetCost => "cost",
+        _ => "value",
+    }
 }
 
 /// The value of every dimension but money.

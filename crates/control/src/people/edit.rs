@@ -10,7 +10,9 @@ use store::keys::KeysOf;
 use store::people::{Person, PersonValues};
 use store::{keys, people, sessions};
 
-use super::{GONE, Kept, PersonDraft, checked, require_tenant, require_version, shown, subject};
+use super::{
+    GONE, Kept, PersonDraft, checked, require_person_for_operator, require_tenant, require_version, shown, subject,
+};
 use crate::audit::Change;
 use crate::{Actor, Control, ControlError, commit};
 
@@ -28,7 +30,7 @@ pub struct PersonEdit {
 
 impl Control {
     /// Changes somebody. Operators anybody, but not their own role or tenant; managers only who of their tenant's other
-    /// people are managers too. Fields `name`, `email`, `role`, `tenant_id`, `revokes_keys`.
+    /// people are managers too; programs as those do, and nobody who is an operator or is to be one. Fields `name`, `email`, `role`, `tenant_id`, `revokes_keys`.
     ///
     /// Another role or tenant ends their sessions. Keys stay with their tenant, so those of somebody who leaves it are revoked;
     /// and so is what they issued and could not issue any more, unless it is to be kept.
@@ -138,11 +140,8 @@ fn require_may_edit(
             text!("another operator has to change your own role"),
         ));
     }
-    if before.role.belongs_to_tenant() && after.role.belongs_to_tenant() {
-        return Ok(());
-    }
-    // A program makes no operators, nor changes where they sign in: whoever holds its token would be one soon.
-    actor.require_operator_in_person()
+    // Who is an operator already was kept from programs when they were locked.
+    require_person_for_operator(actor, after.role)
 }
 
 fn edited(id: PersonId, values: &PersonValues, before: Value, after: Value) -> Change {
