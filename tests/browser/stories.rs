@@ -329,7 +329,10 @@ async fn incident(scripts: Scripts) {
     more.click().await.expect("a click");
     chromium.fill(form, "request", &id).await;
     chromium
-        .send(form, &format!("form[action='/ledger'] input[name='request'][value='{id}']"))
+        .send(
+            form,
+            &format!("form[action='/ledger'] input[name='request'][value='{id}']"),
+        )
         .await;
     assert_eq!(chromium.count("main tbody tr").await, 1);
     chromium
