@@ -183,7 +183,7 @@ async fn pages_of_things_lead_to_their_history() {
         .await
         .form("/console/limits/add")
         .fill("value", "3");
-    operator.send(&form).await;
+    operator.save(&form).await;
     let history = operator.visit(&format!("/tenants/{research}")).await.link("History");
     let page = operator.visit(&history).await;
     assert_eq!(actions(page), ["limit.set", "tenant.create"]);
@@ -212,7 +212,7 @@ async fn managers_read_their_tenants_part_without_others_addresses_and_members_n
         .await
         .form("/console/limits/add")
         .fill("value", "3");
-    operator.send(&form).await;
+    operator.save(&form).await;
 
     let mut manager = Window::person(&tollgate, Role::Manager, Some(research)).await;
     let page = manager.visit("/audit").await;

@@ -90,6 +90,14 @@ impl<F: DeserializeOwned + Serialize> Filled<F> {
             stored,
         }
     }
+
+    /// The same for what does not exist yet: after a conflict nothing of it is stored that fields could show.
+    pub fn of_new(draft: Option<Draft>, action: &str, fresh: impl FnOnce() -> F) -> Self {
+        Self {
+            stored: serde_json::Map::new(),
+            ..Self::new(draft, action, fresh)
+        }
+    }
 }
 
 impl<F: Serialize> Filled<F> {

@@ -227,6 +227,7 @@ async fn preview(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Resul
         preview: &preview,
         others: other_changes(tenant, &draft, &plans),
         spent: Some(tenant.spent),
+        at: visit.now(),
     };
     Ok(Some(confirm::card(&form, EditTenant::PATH, &confirm, &visit.format)))
 }
