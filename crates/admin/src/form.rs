@@ -100,6 +100,16 @@ impl<F: DeserializeOwned + Serialize> Filled<F> {
     }
 }
 
+impl<F: DeserializeOwned> Filled<F> {
+    /// After a conflict: what is stored now, for parts of a form that lay out their fields themselves.
+    pub fn stored(&self) -> Option<F> {
+        if self.stored.is_empty() {
+            return None;
+        }
+        serde_json::from_value(Value::Object(self.stored.clone())).ok()
+    }
+}
+
 impl<F: Serialize> Filled<F> {
     /// Everything that was entered as hidden fields, for a second step that sends it again. The step itself is left out.
     pub fn hidden(&self) -> AnyView {
@@ -154,6 +164,11 @@ impl<F> Filled<F> {
     fn now(&self, name: &str, entered: &str) -> Option<String> {
         let stored = self.stored.get(name)?.as_str()?;
         (stored != entered).then(|| stored.to_owned())
+    }
+
+    /// Whether something else is stored now than was entered, which the field says.
+    pub fn is_overtaken(&self, name: &str, entered: &str) -> bool {
+        self.now(name, entered).is_some()
     }
 
     /// A form that the same request refuses: filters.
