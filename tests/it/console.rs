@@ -698,6 +698,7 @@ async fn what_cannot_be_taken_back_at_once_says_first_what_happens() {
         told.contains("tenant_suspended") && told.contains("Suspend Research"),
         "{told}"
     );
+    assert_eq!(page.texts(".consequences > li").len(), 4);
     let upstreams = operator.visit("/upstreams").await.links();
     let upstream = upstreams
         .into_iter()

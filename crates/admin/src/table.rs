@@ -194,6 +194,15 @@ pub fn facts(facts: Vec<(&'static str, AnyView)>) -> AnyView {
     view! { <dl class="facts">{facts}</dl> }.into_any()
 }
 
+/// What will happen, a sentence each, before the button that does it.
+pub fn consequences(sentences: Vec<AnyView>) -> AnyView {
+    let items = sentences
+        .into_iter()
+        .map(|sentence| view! { <li>{sentence}</li> })
+        .collect_view();
+    view! { <ul class="consequences">{items}</ul> }.into_any()
+}
+
 /// How much of a budget is used, with the figure in words for those who do not see the bar.
 pub fn meter(percent: i64, label: &str) -> AnyView {
     let class = match percent {

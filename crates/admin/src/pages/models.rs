@@ -248,16 +248,20 @@ pub fn edit() -> AnyView {
 /// Taking a model out of use, with what that means.
 fn disabling(form: &Filled<ModelForm>) -> AnyView {
     let is_disabled = form.values.is_disabled == "on";
+    let is_open = is_disabled || form.is_overtaken("is_disabled", &form.values.is_disabled);
+    let told = vec![
+        t!(
+            "Saved with the box ticked, the model is hidden from callers from the next second on, and requests for it are \
+             refused as for one that is not there, whichever key they come with."
+        )
+        .into_any(),
+        t!("Requests under way end as they would.").into_any(),
+        t!("Prices, routes and limits stay, and unticking it brings everything back.").into_any(),
+    ];
     view! {
-        <details class="steps" open=is_disabled>
+        <details class="steps" open=is_open>
             <summary>{t!("Take this model out of use")}</summary>
-            <p>
-                {t!(
-                    "Saved with the box ticked, the model is hidden from callers from the next second on, and requests for it \
-                     are refused as for one that is not there, whichever key they come with. Requests under way end as they \
-                     would. Prices, routes and limits stay, and unticking it brings everything back."
-                )}
-            </p>
+            {table::consequences(told)}
             {form.check(Field::new("is_disabled", t!("Disabled")), is_disabled)}
         </details>
     }

@@ -49,7 +49,8 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .says(
             "Shut somebody out, or let them in again",
-            "With `is_disabled` true their sessions and links end, and their keys are revoked for good.",
+            "With `is_disabled` true their sessions and links end, and their keys are revoked for good; so are the service \
+             accounts' keys that they issued in tenants which the token may run, and all management tokens that they issued.",
         ),
         Route::post(
             "/api/v1/people/{id}/link",
