@@ -295,7 +295,10 @@ fn disabling(form: &Filled<UpstreamForm>, routed: &Routed) -> AnyView {
     };
     let told = [
         Some(
-            t!("Saved with the box ticked, no request goes there from the next second on; requests under way end as they would.")
+            t!(
+                "Saved with the box ticked, no request goes there from the next second on; requests under way end as they \
+                 would."
+            )
                 .to_owned(),
         ),
         Some(served),
