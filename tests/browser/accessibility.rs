@@ -62,6 +62,18 @@ const WEIGHT: &str = "
 ";
 /// How far the page reaches beyond the window, in CSS pixels.
 const BEYOND: &str = "return document.documentElement.scrollWidth - document.documentElement.clientWidth;";
+/// How far a table reaches beyond its frame, in CSS pixels, whether its headings are shown, and how many of the values in its
+/// first row are without their column's name.
+const STACKED: &str = "
+    const frame = document.querySelector('main .table-frame');
+    const cells = [...frame.querySelectorAll('tbody > tr:first-child > *')];
+    const named = cell => getComputedStyle(cell, '::before').content !== 'none' && cell.dataset.label;
+    return {
+        beyond: frame.scrollWidth - frame.clientWidth,
+        headings: frame.querySelector('thead').offsetHeight > 0,
+        nameless: cells.filter(cell => !named(cell)).length,
+    };
+";
 
 /// The rules' program, as npm brings it.
 fn axe() -> String {
@@ -158,6 +170,25 @@ async fn a_first_view_is_light() {
             wasm.filter_map(Value::as_str).any(|part| part.contains(".wasm")),
             "{address}: {weight}"
         );
+    }
+    chromium.end().await;
+}
+
+#[tokio::test]
+async fn the_logs_are_read_without_sideways_scrolling_on_a_narrow_screen() {
+    let tollgate = installation::used().await;
+    let chromium = Chromium::start(&tollgate.url(), Scripts::On).await;
+    chromium.sign_in(OPERATOR, PASSWORD).await;
+    for address in ["/audit", "/ledger"] {
+        chromium.look(NARROW, "light").await;
+        chromium.open(address).await;
+        let narrow = chromium.run(STACKED).await;
+        let stacked = json!({ "beyond": 0, "headings": false, "nameless": 0 });
+        assert_eq!(narrow, stacked, "{address}");
+        chromium.look(WIDE, "light").await;
+        chromium.open(address).await;
+        let wide = chromium.run(STACKED).await;
+        assert_eq!(wide["headings"], json!(true), "{address}: {wide}");
     }
     chromium.end().await;
 }

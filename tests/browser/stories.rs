@@ -363,7 +363,10 @@ async fn incident(scripts: Scripts) {
     let field = format!("form[action='{increase}'] [name='increase_last_day']");
     write_day(&chromium, &field, day).await;
     chromium.fill(increase, "increase_reason", "a demonstration").await;
-    chromium.send(increase, DONE).await;
+    let change = chromium.send(increase, "#confirm tbody tr").await;
+    let change = change.text().await.expect("a text");
+    assert!(change.contains("a demonstration"), "{change}");
+    chromium.click(CONFIRM, DONE).await;
     call(&tollgate, &key).await;
     chromium.open(&question).await;
     chromium

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use chrono::Utc;
 use control::limits::NodeLimits;
+use control::people::PersonDraft;
 use control::plans::PlanDraft;
 use domain::people::Role;
 use domain::priority::Priority;
@@ -183,7 +184,7 @@ async fn pages_of_things_lead_to_their_history() {
         .await
         .form("/console/limits/add")
         .fill("value", "3");
-    operator.send(&form).await;
+    operator.save(&form).await;
     let history = operator.visit(&format!("/tenants/{research}")).await.link("History");
     let page = operator.visit(&history).await;
     assert_eq!(actions(page), ["limit.set", "tenant.create"]);
@@ -212,7 +213,7 @@ async fn managers_read_their_tenants_part_without_others_addresses_and_members_n
         .await
         .form("/console/limits/add")
         .fill("value", "3");
-    operator.send(&form).await;
+    operator.save(&form).await;
 
     let mut manager = Window::person(&tollgate, Role::Manager, Some(research)).await;
     let page = manager.visit("/audit").await;
@@ -263,4 +264,28 @@ async fn managers_read_their_tenants_part_without_others_addresses_and_members_n
             .contains("History")
     );
     assert!(!member.visit("/").await.links().contains(&"/audit".to_owned()));
+}
+
+#[tokio::test]
+async fn what_was_done_to_somebody_leads_to_their_page() {
+    let tollgate = Tollgate::start().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let research = tollgate.tenant("Research", NodeLimits::default()).await;
+    let mut manager = Window::person(&tollgate, Role::Manager, Some(research)).await;
+    let person = PersonDraft {
+        name: "Mia".to_owned(),
+        email: "mia@example.com".to_owned(),
+        role: Role::Member,
+        tenant_id: Some(research),
+    };
+    let invited = tollgate
+        .control()
+        .invite_person(&tollgate.actor(), &person, Utc::now())
+        .await;
+    let address = format!("/people/{}", invited.unwrap().person.id);
+    for window in [&mut operator, &mut manager] {
+        let page = window.visit("/audit?action=person.invite").await;
+        assert_eq!(page.link("person Mia"), address);
+        assert_eq!(window.visit(&address).await.heading(), "Mia");
+    }
 }

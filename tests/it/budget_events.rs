@@ -583,7 +583,7 @@ async fn thresholds_are_set_at_the_console_and_what_is_wrong_is_said() {
     }
     let form = operator.visit(&address).await.form("/console/limits/add");
     operator
-        .send(&form.fill("value", "10").fill("thresholds", "90 %; 25"))
+        .save(&form.fill("value", "10").fill("thresholds", "90 %; 25"))
         .await;
     assert_eq!(operator.page.notices(), ["The limit was added."]);
     let view = tollgate

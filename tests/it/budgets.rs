@@ -146,7 +146,7 @@ async fn a_budget_keeps_what_is_spent_whatever_is_done_to_it_at_the_console() {
         let address = format!("/limits/edit?of=tenant:{tenant}&each=&dimension=budget_tokens");
         let form = shop.operator.visit(&address).await.form("/console/limits/add");
         let form = form.fill("value", "1,000,000").choose("period", words);
-        shop.operator.send(&form).await;
+        shop.operator.save(&form).await;
         // A gateway that reads what is spent just now says so beside it.
         let notices = shop.operator.page.notices();
         assert!(

@@ -8,7 +8,7 @@ use domain::people::Role;
 use http::Method;
 use test_support::console::{OPERATOR, PASSWORD, Window};
 use test_support::html::{Form, Page};
-use test_support::tollgate::{CREDENTIAL, Options, Tollgate, chat_body};
+use test_support::tollgate::{CREDENTIAL, MODEL, Options, Tollgate, chat_body};
 
 /// Failed sign-ins of one account after which it has to wait.
 const FAILURES_MAX: usize = 5;
@@ -326,6 +326,38 @@ async fn of_two_people_who_edit_one_tenant_the_second_is_told() {
         (stored.value("monthly_cost"), stored.value("requests_per_minute")),
         ("", "30")
     );
+}
+
+#[tokio::test]
+async fn routes_that_somebody_else_saved_stand_beside_those_that_were_entered() {
+    let tollgate = Tollgate::start().await;
+    let (address, action) = (format!("/models/edit?name={MODEL}"), "/console/models/edit");
+    let mut first = Window::operator(&tollgate).await;
+    let mut second = Window::person(&tollgate, Role::Operator, None).await;
+    let form = first.visit(&address).await.form(action);
+    let upstream = form.choice("route_upstream[]").to_owned();
+    let late = second.visit(&address).await.form(action);
+    first.send(&form.fill_nth("route_weight[]", 0, "7")).await;
+    assert_eq!(first.page.notices(), ["Saved."]);
+
+    let page = second.send(&late.fill_nth("route_weight[]", 0, "3")).await;
+    let notices = page.notices();
+    assert!(notices[0].contains("Somebody else changed this"), "{notices:?}");
+    let now = page.text("#routes-now");
+    assert!(now.starts_with("Now:"), "{now}");
+    assert!(now.contains(&format!(" at {upstream} (")), "{now}");
+    assert!(now.contains("weight 7)") && !now.contains("weight 3)"), "{now}");
+    let again = page.form(action);
+    assert_eq!(again.value("route_weight[]"), "3", "what was entered stays");
+    second.send(&again).await;
+    assert_eq!(second.page.notices(), ["Saved."]);
+
+    // Where they are the same, nothing is said of them.
+    let form = first.visit(&address).await.form(action);
+    let late = second.visit(&address).await.form(action);
+    first.send(&form.fill("group", "chat")).await;
+    let page = second.send(&late.fill("group", "talk")).await;
+    assert_eq!(page.texts(".now"), ["Now: chat"]);
 }
 
 #[tokio::test]
@@ -666,6 +698,7 @@ async fn what_cannot_be_taken_back_at_once_says_first_what_happens() {
         told.contains("tenant_suspended") && told.contains("Suspend Research"),
         "{told}"
     );
+    assert_eq!(page.texts(".consequences > li").len(), 4);
     let upstreams = operator.visit("/upstreams").await.links();
     let upstream = upstreams
         .into_iter()

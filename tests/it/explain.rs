@@ -663,6 +663,24 @@ async fn a_key_is_found_by_name_owner_tenant_or_public_id() {
 }
 
 #[tokio::test]
+async fn a_rehearsed_limit_says_when_it_would_have_room() {
+    let tollgate = Tollgate::start().await;
+    let key = key_with(&tollgate, "Research", NodeLimits::default()).await;
+    let rehearsed = LimitDraft {
+        mode: Mode::Rehearse,
+        ..requests(1)
+    };
+    limit(&tollgate, Target::Node(Scope::Global), &rehearsed).await;
+    tollgate.in_force().await;
+    assert_eq!(send(&tollgate, &key, MODEL).await.status, 200);
+    let mut operator = Window::operator(&tollgate).await;
+    let page = ask(&mut operator, "application", MODEL).await;
+    let answer = page.table(&["Scope", "Answer"]).cell("The installation", "Answer");
+    let told = "rehearsed would refuse: rate limit exceeded, room in ";
+    assert!(answer.starts_with(told), "{answer}");
+}
+
+#[tokio::test]
 async fn without_keys_the_page_says_what_comes_first() {
     let tollgate = Tollgate::start().await;
     let mut operator = Window::operator(&tollgate).await;

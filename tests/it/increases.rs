@@ -48,7 +48,7 @@ async fn increase(operator: &mut Window, tenant: TenantId, value: &str, last_day
         .fill("increase_value", value)
         .fill("increase_last_day", last_day)
         .fill("increase_reason", reason);
-    operator.send(&form).await;
+    operator.save(&form).await;
 }
 
 /// Today, or tomorrow where the month ends with today: the budget must not start again with the end of the increase.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use chrono::Utc;
 use control::keys::{Expiry, KeyDraft, KeyOwner};
 use control::limits::NodeLimits;
-use control::management_tokens::ManagementTokenDraft;
+use control::management_tokens::{ManagementTokenDraft, ShownToken};
 use control::people::{Kept, PersonDraft, PersonEdit};
 use control::rows::Person;
 use control::{Actor, ControlError};
@@ -452,6 +452,114 @@ async fn what_somebody_issued_goes_with_their_right_to_issue_it_unless_it_is_kep
     assert_eq!(before["disabled_at"], Value::Null);
     assert!(after["disabled_at"].is_string());
     assert_eq!(after["revoked_management_tokens"], json!([of_petra.2]));
+}
+
+#[tokio::test]
+async fn a_manager_who_closes_somebody_ends_the_management_tokens_that_they_issued() {
+    let tollgate = empty().await;
+    let control = tollgate.control();
+    let boss = somebody(&tollgate, Role::Operator, None, "boss").await;
+    let acme = tollgate.tenant("Acme", NodeLimits::default()).await;
+    let manuel = somebody(&tollgate, Role::Manager, Some(acme), "manuel").await;
+    let otto = somebody(&tollgate, Role::Operator, None, "otto").await;
+    let mut texts = Vec::new();
+    for tenant_id in [None, Some(acme)] {
+        let token = ManagementTokenDraft {
+            name: "automation".into(),
+            tenant_id,
+            permissions: vec![Permission::PeopleWrite],
+            lifetime_days: 1,
+        };
+        let issued = control.issue_management_token(&otto, &token, Utc::now()).await;
+        texts.push(issued.expect("a token").text);
+    }
+    let working = async || {
+        let mut working = 0;
+        for text in &texts {
+            let shown = control
+                .shown_management_token(text, None, Utc::now())
+                .await
+                .expect("an answer");
+            working += usize::from(matches!(shown, ShownToken::Works(_)));
+        }
+        working
+    };
+
+    // An operator lets them go on when their issuer becomes a manager, and another role is no reason to end them.
+    let demoted = PersonEdit {
+        kept: Kept {
+            service_keys: false,
+            management_tokens: true,
+        },
+        ..edit(draft(Role::Manager, Some(acme), "otto"))
+    };
+    changed(&tollgate, &boss, id(&otto), &demoted).await.expect("demoted");
+    let member = edit(draft(Role::Member, Some(acme), "otto"));
+    changed(&tollgate, &manuel, id(&otto), &member).await.expect("a member");
+    assert_eq!(working().await, 2);
+
+    // The manager learns how many there are, and cannot keep them.
+    let view = control
+        .person_view(&manuel, id(&otto), Utc::now())
+        .await
+        .expect("a page");
+    assert_eq!(
+        (view.issued.management_tokens.len(), view.issued.management_token_count),
+        (0, 2)
+    );
+    let mut window = Window::open(&tollgate, "/sign-in").await;
+    window.sign_in("manuel@example.com", PASSWORD).await;
+    let page = window.visit(&format!("/people/{}", id(&otto))).await;
+    let told = page.texts(".consequences > li");
+    assert!(
+        told.iter()
+            .any(|sentence| sentence.starts_with("2 management tokens that they issued are revoked")),
+        "{told:?}"
+    );
+    assert_eq!(page.texts("input[name=keeps_management_tokens]").len(), 0);
+    let version = view.row.version;
+    let close = async |kept: Kept| {
+        control
+            .disable_person(&manuel, id(&otto), version, kept, Utc::now())
+            .await
+    };
+    let kept = close(demoted.kept).await;
+    assert!(matches!(kept, Err(ControlError::Forbidden)), "{kept:?}");
+    assert_eq!(working().await, 2);
+
+    close(Kept::default()).await.expect("closed");
+    assert_eq!(working().await, 0);
+    let revoked = entries(&tollgate, "management_token.revoke").await;
+    let whose: Vec<_> = revoked.iter().map(|(_, tenant, _, _)| *tenant).collect();
+    assert!(
+        whose.len() == 2 && whose.contains(&None) && whose.contains(&Some(acme.0)),
+        "{whose:?}"
+    );
+    let closed = entries(&tollgate, "person.disable").await;
+    let (_, _, _, after) = closed.last().expect("an entry");
+    let count = after["revoked_management_tokens"].as_array().map(Vec::len);
+    assert_eq!(count, Some(2));
+}
+
+#[tokio::test]
+async fn what_closing_an_account_does_is_listed_before_the_button() {
+    let tollgate = empty().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let acme = tollgate.tenant("Acme", NodeLimits::default()).await;
+    let mut member = Window::person(&tollgate, Role::Member, Some(acme)).await;
+    member.issue_key("", "notebook").await;
+    let people = operator.visit("/people").await.table(&["Name", "Role"]);
+    let place = people.column("Role").iter().position(|role| role == "member");
+    let page = operator.visit(&people.links[place.expect("the member")]).await;
+    assert_eq!(
+        page.texts(".consequences > li"),
+        [
+            "They cannot sign in any more: 1 session ends, and so do links that they were sent.",
+            "Their 1 key is revoked for good.",
+            "What they did stays in the ledger and in the audit log.",
+            "The account can be opened again; what was revoked stays revoked.",
+        ]
+    );
 }
 
 #[tokio::test]

@@ -340,7 +340,7 @@ async fn every_kind_of_limit_is_made_changed_and_removed() {
         .choose("model", MODEL)
         .choose("priority", "low")
         .choose("mode", "Rehearse: refuses nothing");
-    let page = operator.send(&form).await;
+    let page = operator.save(&form).await;
     assert_eq!(page.notices(), ["The limit was added."]);
     let table = page.table(&LIMITS);
     assert_eq!(
@@ -357,12 +357,12 @@ async fn every_kind_of_limit_is_made_changed_and_removed() {
         .fill("gate_lower_percent", "60")
         .fill("gate_upper_percent", "80")
         .choose("gate_upper", "Let others wait");
-    operator.send(&form).await;
+    operator.save(&form).await;
     let form = new_limit(&mut operator, &of, "Budget")
         .await
         .form("/console/limits/add");
     operator
-        .send(&form.fill("value", "12.50").choose("period", "Week, from Monday"))
+        .save(&form.fill("value", "12.50").choose("period", "Week, from Monday"))
         .await;
     for dimension in [
         "Input tokens",
@@ -376,7 +376,7 @@ async fn every_kind_of_limit_is_made_changed_and_removed() {
         let form = new_limit(&mut operator, &of, dimension)
             .await
             .form("/console/limits/add");
-        let page = operator.send(&form.fill("value", "77")).await;
+        let page = operator.save(&form.fill("value", "77")).await;
         assert_eq!(page.table(&LIMITS).cell(dimension, "Value"), "77");
     }
     let table = operator.page.table(&LIMITS);
@@ -443,7 +443,7 @@ async fn a_limit_of_one_model_and_window_is_what_is_enforced() {
         .fill("value", "2")
         .fill("window_seconds", "3600")
         .choose("model", MODEL);
-    operator.send(&form).await;
+    operator.save(&form).await;
     tollgate.in_force().await;
     assert_eq!(admitted(&tollgate, &key, 3).await, 2);
     let edit = operator.page.table(&LIMITS).links[0].clone();
@@ -508,7 +508,7 @@ async fn a_second_limit_for_the_same_is_refused_where_it_is_added() {
             .await
             .form("/console/limits/add");
         operator
-            .send(&form.fill("value", "9").fill("window_seconds", window))
+            .save(&form.fill("value", "9").fill("window_seconds", window))
             .await
             .clone()
     };
@@ -590,7 +590,7 @@ async fn proposals_fill_in_the_form_and_say_why() {
         ["value", "gate_lower_percent", "gate_upper_percent"].map(|name| form.value(name)),
         ["450", "70", "90"]
     );
-    let page = operator.send(&form).await;
+    let page = operator.save(&form).await;
     assert_eq!(page.table(&LIMITS).cell("Requests", "Gates"), "70 % and 90 %");
     // Once there is one, a proposal is one to change it.
     let form = operator.visit(&table.links[0]).await.form("/console/limits/edit");

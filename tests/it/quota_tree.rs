@@ -169,6 +169,9 @@ async fn a_tenant_opens_to_its_users_and_keys() {
     );
     let of_key = gauge(&page, "Requests per minute as for each here 1 of 10 10 %");
     assert!(of_key.contains("9 left"), "{of_key}");
+    // An end user has no key, and is named by an application's.
+    assert!(page.links().contains(&"/explain?user=anna".to_owned()));
+    assert!(page.links().contains(&"/explain?key=The%20member".to_owned()));
     gauge(&page, "Requests per minute as for each here 0 of 7");
     gauge(&page, "Requests per minute 0 of 3");
     let classes = page.table(&["For each", "Limit", "Value", "Set by"]);
@@ -232,6 +235,28 @@ async fn people_of_a_tenant_see_their_own_part_and_nothing_shared() {
         assert!(!page.texts(".node").concat().contains(hidden), "{hidden}");
     }
     assert_eq!(member.visit(&opened(other)).await.status, 404);
+}
+
+#[tokio::test]
+async fn from_ones_own_limits_one_comes_to_ones_own_keys() {
+    let tollgate = Tollgate::start().await;
+    let (own, _) = tollgate.named_tenant_with_key("Research", NodeLimits::default()).await;
+    limit(&tollgate, Target::OfTenant(own, Class::User), &requests(7)).await;
+    let mut member = Window::person(&tollgate, Role::Member, Some(own)).await;
+    member.issue_key("", "notebook").await;
+    tollgate.in_force().await;
+    let page = member.visit("/quota-tree").await;
+    let names = names(page);
+    assert!(names[0].starts_with("You"), "{names:?}");
+    let link = "a[href='/explain'][aria-label='Explain requests of You']";
+    assert_eq!(page.texts(link).len(), 1, "{:?}", page.links());
+    let page = member.visit("/explain").await;
+    // The only key is the one that is meant.
+    assert!(page.content().contains("notebook of Research"), "{}", page.content());
+    assert_ne!(page.form("/explain").value("key"), "");
+    member.issue_key("", "desktop").await;
+    let page = member.visit("/explain").await;
+    assert_eq!(page.form("/explain").value("key"), "");
 }
 
 #[tokio::test]

@@ -138,3 +138,25 @@ async fn every_bounded_list_can_be_ordered() {
         }
     }
 }
+
+#[tokio::test]
+async fn each_value_of_a_table_that_becomes_lists_in_a_narrow_window_says_its_column() {
+    let tollgate = Tollgate::start().await;
+    let mut operator = Window::operator(&tollgate).await;
+    let (_, key) = tollgate.tenant_with_key(NodeLimits::default()).await;
+    assert_eq!(tollgate.chat(&key, "Hello.").await.status, 200);
+    tollgate.shipped().await;
+    for (address, count) in [("/audit", 7), ("/ledger", 9)] {
+        let page = operator.visit(address).await;
+        assert_eq!(page.texts(".table-stacked").len(), 1, "{address}");
+        let columns = page.table(&["Time"]).columns;
+        assert_eq!(columns.len(), count, "{address}");
+        for (place, column) in columns.iter().enumerate() {
+            let cell = format!(
+                "tbody > tr:first-child > :nth-child({})[data-label='{column}']",
+                place + 1
+            );
+            assert_eq!(page.texts(&cell).len(), 1, "{address}: {column}");
+        }
+    }
+}

@@ -95,6 +95,24 @@ impl<F: DeserializeOwned + Serialize> Filled<F> {
             stored,
         }
     }
+
+    /// The same for what does not exist yet: after a conflict nothing of it is stored that fields could show.
+    pub fn of_new(draft: Option<Draft>, action: &str, fresh: impl FnOnce() -> F) -> Self {
+        Self {
+            stored: serde_json::Map::new(),
+            ..Self::new(draft, action, fresh)
+        }
+    }
+}
+
+impl<F: DeserializeOwned> Filled<F> {
+    /// After a conflict: what is stored now, for parts of a form that lay out their fields themselves.
+    pub fn stored(&self) -> Option<F> {
+        if self.stored.is_empty() {
+            return None;
+        }
+        serde_json::from_value(Value::Object(self.stored.clone())).ok()
+    }
 }
 
 impl<F: Serialize> Filled<F> {
@@ -152,6 +170,11 @@ impl<F> Filled<F> {
     fn now(&self, name: &str, entered: &str) -> Option<String> {
         let stored = self.stored.get(name)?.as_str()?;
         (stored != entered).then(|| stored.to_owned())
+    }
+
+    /// Whether something else is stored now than was entered, which the field says.
+    pub fn is_overtaken(&self, name: &str, entered: &str) -> bool {
+        self.now(name, entered).is_some()
     }
 
     /// A form that the same request refuses: filters.

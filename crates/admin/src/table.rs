@@ -92,7 +92,16 @@ pub fn table(caption: impl Into<String>, columns: &[Column], rows: Vec<AnyView>)
 
 /// The same with a row of sums (a `tr` element) below.
 pub fn table_with_foot(caption: impl Into<String>, columns: &[Column], rows: Vec<AnyView>, foot: AnyView) -> AnyView {
-    let caption = caption.into();
+    framed("table", caption.into(), columns, rows, foot)
+}
+
+/// A table of more than a narrow window has room for: there each row becomes a list. Each cell has its column's name in
+/// `data-label`, and is empty where there is nothing to say.
+pub fn stacked(caption: impl Into<String>, columns: &[Column], rows: Vec<AnyView>) -> AnyView {
+    framed("table table-stacked", caption.into(), columns, rows, ().into_any())
+}
+
+fn framed(class: &'static str, caption: String, columns: &[Column], rows: Vec<AnyView>, foot: AnyView) -> AnyView {
     let label = caption.clone();
     let heads = columns
         .iter()
@@ -114,7 +123,7 @@ pub fn table_with_foot(caption: impl Into<String>, columns: &[Column], rows: Vec
     // A frame that scrolls must be reachable with the keyboard.
     view! {
         <div class="table-frame" role="region" aria-label=label tabindex="0">
-            <table class="table">
+            <table class=class>
                 <caption>{caption}</caption>
                 <thead>
                     <tr>{heads}</tr>
@@ -183,6 +192,15 @@ pub fn facts(facts: Vec<(&'static str, AnyView)>) -> AnyView {
         })
         .collect_view();
     view! { <dl class="facts">{facts}</dl> }.into_any()
+}
+
+/// What will happen, a sentence each, before the button that does it.
+pub fn consequences(sentences: Vec<AnyView>) -> AnyView {
+    let items = sentences
+        .into_iter()
+        .map(|sentence| view! { <li>{sentence}</li> })
+        .collect_view();
+    view! { <ul class="consequences">{items}</ul> }.into_any()
 }
 
 /// How much of a budget is used, with the figure in words for those who do not see the bar.

@@ -148,7 +148,7 @@ impl Control {
             limit.increase = previous.increase_beside(limit.value);
             limits::update(&mut transaction, &limit).await?;
         } else {
-            require_room(room(&rows), "dimension")?;
+            require_room(room(&rows.limits), "dimension")?;
             limits::insert(&mut transaction, &limit, now).await?;
         }
         let change = changed("limit.set", target, previous, Some(&limit));
@@ -168,13 +168,7 @@ impl Control {
     ) -> Result<i64, ControlError> {
         match self.insert_limit(actor, target, Some(version), draft, now).await {
             Ok((_, version)) => Ok(version),
-            Err(ControlError::Exists { .. }) => Err(ControlError::field(
-                "dimension",
-                text!(
-                    "there is a limit for exactly this already; change that one, or choose another window, period, model \
-                     or priority"
-                ),
-            )),
+            Err(ControlError::Exists { .. }) => Err(taken()),
             Err(error) => Err(error),
         }
     }
@@ -198,7 +192,7 @@ impl Control {
                 id: other.id.to_string(),
             });
         }
-        require_room(room(&rows), "dimension")?;
+        require_room(room(&rows.limits), "dimension")?;
         limits::insert(&mut transaction, &limit, now).await?;
         let change = changed("limit.set", target, None, Some(&limit));
         self.note(&mut transaction, actor, now, change).await?;
@@ -218,13 +212,7 @@ impl Control {
         check_draft(draft)?;
         let mut transaction = self.store.begin().await?;
         require_node(&mut transaction, target, now).await?;
-        if let Some(model) = &draft.model
-            && !models::missing(&mut transaction, &[model.to_string()])
-                .await?
-                .is_empty()
-        {
-            return Err(ControlError::field("model", text!("there is no such model")));
-        }
+        require_model(&mut transaction, draft).await?;
         let rows = limits::lock(&mut transaction, target).await?;
         if let Some(version) = version {
             require_version(&rows, version)?;
@@ -279,7 +267,7 @@ impl Control {
             require_version(&rows, version)?;
         }
         let mut changes = 0;
-        let mut room = room(&rows);
+        let mut room = room(&rows.limits);
         for (dimension, value) in wanted.values() {
             let previous = rows.limits.iter().find(|limit| is_plain(limit, dimension));
             match (previous, value) {
@@ -406,6 +394,26 @@ async fn require_node(transaction: &mut Transaction, target: &Target, now: DateT
     }
 }
 
+/// That the model exists whose requests alone are to count.
+async fn require_model(transaction: &mut Transaction, draft: &LimitDraft) -> Result<(), ControlError> {
+    let Some(model) = &draft.model else { return Ok(()) };
+    if models::missing(transaction, &[model.to_string()]).await?.is_empty() {
+        Ok(())
+    } else {
+        Err(ControlError::field("model", text!("there is no such model")))
+    }
+}
+
+/// What whoever adds a limit is told whose slot is not free.
+fn taken() -> ControlError {
+    ControlError::field(
+        "dimension",
+        text!(
+            "there is a limit for exactly this already; change that one, or choose another window, period, model or priority"
+        ),
+    )
+}
+
 fn require_version(rows: &NodeLimitRows, read: i64) -> Result<(), ControlError> {
     if rows.version == read {
         return Ok(());
@@ -427,8 +435,8 @@ fn require_room(room: i64, field: &'static str) -> Result<(), ControlError> {
     ))
 }
 
-fn room(rows: &NodeLimitRows) -> i64 {
-    LIMITS_OF_NODE_MAX.saturating_sub(rows.limits.len() as i64)
+fn room(limits: &[Limit]) -> i64 {
+    LIMITS_OF_NODE_MAX.saturating_sub(limits.len() as i64)
 }
 
 fn subject(target: &Target) -> String {

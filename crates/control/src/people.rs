@@ -392,7 +392,7 @@ impl Control {
     }
 
     /// Shuts somebody out: their sessions and links end, their keys are revoked, and so is what they have issued unless it
-    /// is to be kept. Not oneself, and not the last operator.
+    /// is to be kept, which of management tokens operators alone can say. Not oneself, and not the last operator.
     pub async fn disable_person(
         &self,
         actor: &Actor,

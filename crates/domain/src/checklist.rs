@@ -212,7 +212,7 @@ pub fn checklist(facts: &Facts) -> Vec<Item> {
             text!("Every gateway runs on a Postgres that you run."),
             |count, names| match count {
                 1 => text!("{names} runs on the private Postgres of its data directory.", names),
-                _ => text!("{names} run on the private Postgres of its data directory.", names),
+                _ => text!("{names} run on the private Postgres of their data directories.", names),
             },
         ),
         data_directories(&live),
@@ -223,7 +223,7 @@ pub fn checklist(facts: &Facts) -> Vec<Item> {
             text!("Every gateway runs with the key it was given."),
             |count, names| match count {
                 1 => text!("{names} runs with a key that was made in its data directory.", names),
-                _ => text!("{names} run with a key that was made in its data directory.", names),
+                _ => text!("{names} run with keys that were made in their data directories.", names),
             },
         ),
         counters(&live),

@@ -38,21 +38,22 @@ const FILTERS: [&str; 7] = ["who", "action", "tenant", "subject", "from", "until
 /// The first of those that are folded away while they are empty.
 const FIRST_FOLDED: usize = 3;
 /// What the action's field suggests: nouns, which stand for all that is done to one.
-const NOUNS: [&str; 14] = [
+const NOUNS: [&str; 15] = [
     "adjustment",
     "job",
     "key",
+    "ledger",
     "limit",
     "management_token",
     "model",
     "person",
     "plan",
     "price",
-    "priority",
     "quarantine",
     "settings",
     "tenant",
     "upstream",
+    "webhook",
 ];
 
 /// The list, the newest first.
@@ -85,20 +86,12 @@ pub fn list() -> AnyView {
                 view! { <a class="button" href=ADDRESS>{t!("Show everything")}</a> }.into_any(),
             )
         } else {
-            table::table(
+            table::stacked(
                 t!(
                     "The newest first; times in {zone} time. The time leads to what was different afterwards.",
                     zone = visit.format.zone(),
                 ),
-                &[
-                    words(t!("Time")),
-                    words(t!("Who")),
-                    words(t!("Action")),
-                    words(t!("What it was done to")),
-                    words(t!("Changed")),
-                    words(t!("Tenant")),
-                    words(t!("From", in "address of the audit log")),
-                ],
+                &columns().map(words),
                 entries.iter().map(|entry| row(entry, visitor, &visit.format)).collect(),
             )
         };
@@ -261,7 +254,21 @@ fn cursor(text: &str) -> Option<(DateTime<Utc>, Uuid)> {
     Some((DateTime::from_timestamp_micros(at.parse().ok()?)?, id.parse().ok()?))
 }
 
+/// The columns' names.
+fn columns() -> [&'static str; 7] {
+    [
+        t!("Time"),
+        t!("Who"),
+        t!("Action"),
+        t!("What it was done to"),
+        t!("Changed"),
+        t!("Tenant"),
+        t!("From", in "address of the audit log"),
+    ]
+}
+
 fn row(named: &NamedAuditEntry, visitor: &Visitor, format: &Format) -> AnyView {
+    let [time, who, what, subject, changed, whose, from] = columns();
     let entry = &named.entry;
     let tenant = entry.tenant_id.map(|id| {
         let name = named.tenant_name.clone().unwrap_or_else(|| id.to_string());
@@ -269,22 +276,22 @@ fn row(named: &NamedAuditEntry, visitor: &Visitor, format: &Format) -> AnyView {
     });
     view! {
         <tr>
-            <th scope="row" class="nowrap">
+            <th scope="row" class="nowrap" data-label=time>
                 <a href=format!("{ADDRESS}/{}", entry.id)>{format.bare_time(entry.at)}</a>
             </th>
-            <td translate="no">{entry.actor.clone()}</td>
-            <td class="nowrap">{action(&entry.action)}</td>
-            <td>{done_to(named, visitor)}</td>
-            <td>{in_short(named)}</td>
-            <td>{tenant}</td>
-            <td class="nowrap">{origin(named)}</td>
+            <td translate="no" data-label=who>{entry.actor.clone()}</td>
+            <td class="nowrap" data-label=what>{action(&entry.action)}</td>
+            <td data-label=subject>{done_to(named, visitor)}</td>
+            <td data-label=changed>{in_short(named)}</td>
+            <td data-label=whose>{tenant}</td>
+            <td class="nowrap" data-label=from>{origin(named)}</td>
         </tr>
     }
     .into_any()
 }
 
-/// Which fields differ.
-fn in_short(named: &NamedAuditEntry) -> String {
+/// Which fields differ, where any are stated.
+fn in_short(named: &NamedAuditEntry) -> Option<String> {
     let found = difference_of(named);
     let changed: Vec<String> = found
         .fields
@@ -293,8 +300,8 @@ fn in_short(named: &NamedAuditEntry) -> String {
         .map(|field| field_name(&field.name))
         .collect();
     let more = changed.len().saturating_sub(NAMED_FIELDS_MAX);
-    match (&named.entry.before, &named.entry.after) {
-        (None, None) => String::new(),
+    let told = match (&named.entry.before, &named.entry.after) {
+        (None, None) => return None,
         (None, Some(_)) => t!("new", in "entry of the audit log").to_owned(),
         (Some(_), None) => t!("removed").to_owned(),
         (Some(_), Some(_)) => {
@@ -309,7 +316,8 @@ fn in_short(named: &NamedAuditEntry) -> String {
                 more => t!("{named} and {more} more", named, more),
             }
         }
-    }
+    };
+    Some(told).filter(|told| !told.is_empty())
 }
 
 fn difference_of(named: &NamedAuditEntry) -> Difference {
@@ -370,7 +378,10 @@ fn place_of(named: &NamedAuditEntry, visitor: &Visitor) -> (String, Option<Strin
             Target::OfPlan(id, class) => (each(*class, plan(id)), everything.then(|| limits(target)).flatten()),
         },
         AuditSubject::Plan(id) => (plan(id), everything.then(|| format!("/plans/{id}"))),
-        AuditSubject::Person(id) => (t!("person {name}", name = name_of(id)), Some("/people".to_owned())),
+        AuditSubject::Person(id) => (
+            t!("person {name}", name = name_of(id)),
+            Some(super::people::one::address_of(*id)),
+        ),
         AuditSubject::ManagementToken(id) => (
             t!("management token {name}", name = name_of(id)),
             visitor.is_operator().then(|| super::management_tokens::PATH.to_owned()),

@@ -5,6 +5,7 @@ use control::fields::Fields;
 use control::live::LiveError;
 use control::rows::KeyRow;
 use control::{ControlError, FieldError};
+use domain::ids::PersonId;
 use domain::key_text::masked;
 use domain::limits::{Gate, Mode, Scope};
 use domain::priority::Priority;
@@ -38,11 +39,14 @@ const FIELDS: [&str; 6] = ["key", "model", "input_tokens", "output_cap_tokens", 
 const KEY_SUGGESTIONS: &str = "explain-keys";
 const MODEL_SUGGESTIONS: &str = "explain-models";
 
-/// The page with what is known of a node filled in.
-pub fn address_for(scope: &Scope, name: &str) -> String {
+/// The page with what is known of a node filled in. Keys are found by the names of their tenant and owner, too.
+pub fn address_for(scope: &Scope, name: &str, visitor: &Visitor) -> String {
     match scope {
         Scope::Model(model) => address(PATH, &[("model", model)]),
         Scope::Key(id) => address(PATH, &[("key", &id.to_string())]),
+        // Oneself: all keys that one may ask about are one's own.
+        Scope::User(..) if visitor.is_member() => PATH.to_owned(),
+        Scope::User(_, user) if user.parse::<PersonId>().is_err() => address(PATH, &[("user", user)]),
         Scope::User(..) | Scope::Tenant(_) => address(PATH, &[("key", name)]),
         Scope::Global | Scope::ModelGroup(_) | Scope::Upstream(_) => PATH.to_owned(),
     }
@@ -177,7 +181,9 @@ impl Asked {
     ) -> Result<AnyView, PageError> {
         let control = &visit.state.control;
         let form = Filled::refused((), problems);
-        let is_chosen = !self.value("key").is_empty() && found.len() == 1;
+        // Who has one key means that one.
+        let is_proposed = !self.is_sent && self.value("key").is_empty();
+        let is_chosen = (is_proposed || !self.value("key").is_empty()) && found.len() == 1;
         let (key, hint) = match found {
             [key] if is_chosen => (
                 masked(&key.public_id),
@@ -523,7 +529,7 @@ fn verdict(asked: &AskedLimit) -> AnyView {
         let would = if detail.is_empty() {
             t!("would refuse: {code}", code)
         } else {
-            t!("would refuse: {code}{detail}", code, detail)
+            t!("would refuse: {code}, {detail}", code, detail)
         };
         return view! { {badge(t!("rehearsed"), Tone::Warning)} " " <small>{would}</small> }.into_any();
     }

@@ -59,18 +59,19 @@ pub fn list() -> AnyView {
                 view! { <a class="button" href="/ledger">{t!("Show everything")}</a> }.into_any(),
             )
         } else {
-            table::table(
+            let [time, ending, tenant, key, model, input, output, cost, duration] = columns();
+            table::stacked(
                 t!("The newest first, in {zone} time.", zone = visit.format.zone()),
                 &[
-                    words(t!("Time")),
-                    words(t!("Ending")),
-                    words(t!("Tenant")),
-                    words(t!("Key")),
-                    words(t!("Model")),
-                    figures(t!("Input")),
-                    figures(t!("Output")),
-                    figures(t!("Cost")),
-                    figures(t!("Duration")),
+                    words(time),
+                    words(ending),
+                    words(tenant),
+                    words(key),
+                    words(model),
+                    figures(input),
+                    figures(output),
+                    figures(cost),
+                    figures(duration),
                 ],
                 rows,
             )
@@ -327,16 +328,32 @@ fn cursor(text: &str) -> Option<EntryCursor> {
     })
 }
 
+/// The columns' names.
+fn columns() -> [&'static str; 9] {
+    [
+        t!("Time"),
+        t!("Ending"),
+        t!("Tenant"),
+        t!("Key"),
+        t!("Model"),
+        t!("Input"),
+        t!("Output"),
+        t!("Cost"),
+        t!("Duration"),
+    ]
+}
+
 fn row(named: &Named<LedgerEntry>, format: &Format) -> AnyView {
+    let columns = columns();
     let id = named.entry.id();
     let href = format!("/ledger/{id}");
     let identity = identity_of(&named.entry);
     let (ending, input, output, cost, duration) = match &named.entry {
         LedgerEntry::Settlement(entry) => (
             outcome_badge(entry.outcome),
-            format::count(entry.usage.input_tokens()),
-            format::count(entry.usage.output_tokens),
-            format.cost(entry.cost_nanos),
+            Some(format::count(entry.usage.input_tokens())),
+            Some(format::count(entry.usage.output_tokens)),
+            Some(format.cost(entry.cost_nanos)),
             format::duration_ms(entry.total_ms),
         ),
         LedgerEntry::Rejection(entry) => {
@@ -345,26 +362,26 @@ fn row(named: &Named<LedgerEntry>, format: &Format) -> AnyView {
             });
             (
                 view! { {badge(crate::words::refusal(entry.code), Tone::Warning)} {times} }.into_any(),
-                String::new(),
-                String::new(),
-                String::new(),
+                None,
+                None,
+                None,
                 format::duration_ms(entry.queue_ms),
             )
         }
     };
     view! {
         <tr>
-            <th scope="row" class="nowrap">
+            <th scope="row" class="nowrap" data-label=columns[0]>
                 <a href=href>{format.bare_time(named.entry.at())}</a>
             </th>
-            <td class="nowrap">{ending}</td>
-            <td>{named.tenant_name.clone()}</td>
-            <td>{key_text(named)}</td>
-            <td>{identity.model.as_ref().map(|model| model.to_string())}</td>
-            <td class="number">{input}</td>
-            <td class="number">{output}</td>
-            <td class="number">{cost}</td>
-            <td class="number">{duration}</td>
+            <td class="nowrap" data-label=columns[1]>{ending}</td>
+            <td data-label=columns[2]>{named.tenant_name.clone()}</td>
+            <td data-label=columns[3]>{Some(key_text(named)).filter(|key| !key.is_empty())}</td>
+            <td data-label=columns[4]>{identity.model.as_ref().map(|model| model.to_string())}</td>
+            <td class="number" data-label=columns[5]>{input}</td>
+            <td class="number" data-label=columns[6]>{output}</td>
+            <td class="number" data-label=columns[7]>{cost}</td>
+            <td class="number" data-label=columns[8]>{duration}</td>
         </tr>
     }
     .into_any()

@@ -163,6 +163,7 @@ async fn preview(
         preview: &preview,
         others: Vec::new(),
         spent: spent_of(visit, target).await?,
+        at: visit.now(),
     };
     Ok(confirm::card(form, SetLimits::PATH, &confirm, &visit.format))
 }

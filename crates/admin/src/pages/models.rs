@@ -248,16 +248,20 @@ pub fn edit() -> AnyView {
 /// Taking a model out of use, with what that means.
 fn disabling(form: &Filled<ModelForm>) -> AnyView {
     let is_disabled = form.values.is_disabled == "on";
+    let is_open = is_disabled || form.is_overtaken("is_disabled", &form.values.is_disabled);
+    let told = vec![
+        t!(
+            "Saved with the box ticked, the model is hidden from callers from the next second on, and requests for it are \
+             refused as for one that is not there, whichever key they come with."
+        )
+        .into_any(),
+        t!("Requests under way end as they would.").into_any(),
+        t!("Prices, routes and limits stay, and unticking it brings everything back.").into_any(),
+    ];
     view! {
-        <details class="steps" open=is_disabled>
+        <details class="steps" open=is_open>
             <summary>{t!("Take this model out of use")}</summary>
-            <p>
-                {t!(
-                    "Saved with the box ticked, the model is hidden from callers from the next second on, and requests for it \
-                     are refused as for one that is not there, whichever key they come with. Requests under way end as they \
-                     would. Prices, routes and limits stay, and unticking it brings everything back."
-                )}
-            </p>
+            {table::consequences(told)}
             {form.check(Field::new("is_disabled", t!("Disabled")), is_disabled)}
         </details>
     }
@@ -266,26 +270,7 @@ fn disabling(form: &Filled<ModelForm>) -> AnyView {
 
 fn model_facts(row: &ModelRow, upstreams: &[UpstreamRow]) -> AnyView {
     let model = &row.model;
-    let routes: Vec<String> = model
-        .routes
-        .iter()
-        .map(|route| {
-            let upstream = upstreams.iter().find(|upstream| upstream.id == route.upstream_id);
-            let name = upstream.map_or_else(|| t!("unknown upstream"), |upstream| upstream.name.as_str());
-            t!(
-                "{model} at {upstream} (position {position}, weight {weight})",
-                model = route.upstream_model,
-                upstream = name,
-                position = route.position,
-                weight = route.weight
-            )
-        })
-        .collect();
-    let routes = if routes.is_empty() {
-        t!("none: requests are refused until it has one").into_any()
-    } else {
-        view! { {routes.into_iter().map(|route| view! { <div>{route}</div> }).collect_view()} }.into_any()
-    };
+    let routes = routes_in_words(&ModelForm::of(row).route_rows(), upstreams);
     let tokens = |tokens: u64| t!("{count} tokens", count = format::count(tokens));
     facts(vec![
         (
@@ -308,6 +293,37 @@ fn model_facts(row: &ModelRow, upstreams: &[UpstreamRow]) -> AnyView {
         ),
         (t!("Routes"), routes),
     ])
+}
+
+/// Routes, each on a line of its own.
+fn routes_in_words(routes: &[RouteText], upstreams: &[UpstreamRow]) -> AnyView {
+    if routes.is_empty() {
+        return t!("none: requests are refused until it has one").into_any();
+    }
+    let line = |route: &RouteText| {
+        let upstream = upstreams
+            .iter()
+            .find(|upstream| upstream.id.to_string() == route.upstream);
+        let name = upstream.map_or_else(|| t!("unknown upstream"), |upstream| upstream.name.as_str());
+        let text = t!(
+            "{model} at {upstream} (position {position}, weight {weight})",
+            model = route.model,
+            upstream = name,
+            position = route.position,
+            weight = route.weight
+        );
+        view! { <div>{text}</div> }
+    };
+    routes.iter().map(line).collect_view().into_any()
+}
+
+/// After a conflict: the routes that are stored now, where they are others than those below.
+fn routes_now(form: &Filled<ModelForm>, entered: &[RouteText], upstreams: &[UpstreamRow]) -> AnyView {
+    let stored = form.stored().map(|stored| stored.route_rows());
+    let Some(stored) = stored.filter(|stored| stored != entered) else {
+        return ().into_any();
+    };
+    view! { <div class="now" id="routes-now">{t!("Now:")} {routes_in_words(&stored, upstreams)}</div> }.into_any()
 }
 
 fn model_fields(form: &Filled<ModelForm>, upstreams: &[UpstreamRow], exists: bool) -> AnyView {
@@ -404,6 +420,7 @@ fn route_fields(form: &Filled<ModelForm>, upstreams: &[UpstreamRow]) -> AnyView 
                 )}
             </p>
             {form.error_of("routes")}
+            {routes_now(form, &filled, upstreams)}
             {table::table(
                 t!("Who serves this model."),
                 &[words(t!("Upstream")), words(t!("Model's name there")), words(t!("Position")), words(t!("Weight"))],
@@ -686,7 +703,7 @@ pub struct ModelForm {
     route_weight: Vec<String>,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 struct RouteText {
     upstream: String,
     model: String,

@@ -334,6 +334,7 @@ impl Shown<'_> {
         // Accessible names begin with what one reads.
         let of_limits = t!("Limits of {name}", name);
         let of_explain = t!("Explain requests of {name}", name);
+        let explain = explain::address_for(&node.scope, &name, self.visitor);
         let warnings = node
             .oversubscribed
             .iter()
@@ -346,7 +347,7 @@ impl Shown<'_> {
                     <p class="node-links">
                         {users_and_keys}
                         <a href=address_of(&Target::Node(node.scope.clone())) aria-label=of_limits>{t!("Limits")}</a>
-                        <a href=explain::address_for(&node.scope, &name) aria-label=of_explain>{t!("Explain")}</a>
+                        <a href=explain aria-label=of_explain>{t!("Explain")}</a>
                     </p>
                 </div>
                 {warnings}

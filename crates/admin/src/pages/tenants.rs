@@ -227,6 +227,7 @@ async fn preview(visit: &Visit, visitor: &Visitor, tenant: &TenantView) -> Resul
         preview: &preview,
         others: other_changes(tenant, &draft, &plans),
         spent: Some(tenant.spent),
+        at: visit.now(),
     };
     Ok(Some(confirm::card(&form, EditTenant::PATH, &confirm, &visit.format)))
 }
@@ -516,14 +517,7 @@ fn suspension(tenant: &TenantView) -> AnyView {
         view! {
             <details class="steps">
                 <summary>{t!("Suspend this tenant")}</summary>
-                <p>
-                    {tv!(
-                        "From the next second on each of its requests is refused with {code}, those that wait for room too. \
-                         Requests under way end as they would. Its people can still sign in, and its keys, limits and budgets \
-                         stay as they are: resuming it is one press of a button.",
-                        code = view! { <code>"tenant_suspended"</code> },
-                    )}
-                </p>
+                {suspending()}
                 <form method="post" action=SuspendTenant::PATH>
                     <input type="hidden" name="id" value=id />
                     <input type="hidden" name="version" value=version />
@@ -541,6 +535,20 @@ fn suspension(tenant: &TenantView) -> AnyView {
         </section>
     }
     .into_any()
+}
+
+/// What happens when a tenant is suspended.
+fn suspending() -> AnyView {
+    let refused = tv!(
+        "From the next second on each of its requests is refused with {code}, those that wait for room too.",
+        code = view! { <code>"tenant_suspended"</code> },
+    );
+    table::consequences(vec![
+        refused,
+        t!("Requests under way end as they would.").into_any(),
+        t!("Its people can still sign in.").into_any(),
+        t!("Its keys, limits and budgets stay as they are: resuming it is one press of a button.").into_any(),
+    ])
 }
 
 /// What the forms of a tenant send.

@@ -281,29 +281,36 @@ fn disabling(form: &Filled<UpstreamForm>, routed: &Routed) -> AnyView {
     let more = routed.only_here.len().saturating_sub(MODELS_NAMED_MAX);
     let named = routed.only_here[..routed.only_here.len() - more].join(", ");
     let then = match (routed.only_here.len(), more) {
-        _ if routed.models == 0 => String::new(),
-        (0, _) => t!("Each of them has another upstream in use, which takes its requests.").to_owned(),
-        (_, 0) => t!(
+        _ if routed.models == 0 => None,
+        (0, _) => Some(t!("Each of them has another upstream in use, which takes its requests.").to_owned()),
+        (_, 0) => Some(t!(
             "Requests for these are refused, as they have no other upstream in use: {named}.",
             named
-        ),
-        (_, more) => t!(
+        )),
+        (_, more) => Some(t!(
             "Requests for these are refused, as they have no other upstream in use: {named} and {more} more.",
             named,
             more
-        ),
+        )),
     };
+    let told = [
+        Some(
+            t!(
+                "Saved with the box ticked, no request goes there from the next second on; requests under way end as they \
+                 would."
+            )
+                .to_owned(),
+        ),
+        Some(served),
+        then,
+        Some(t!("Unticking it brings it back.").to_owned()),
+    ];
+    let told = told.into_iter().flatten().map(IntoAny::into_any).collect();
+    let is_open = is_disabled || form.is_overtaken("is_disabled", &form.values.is_disabled);
     view! {
-        <details class="steps" open=is_disabled>
+        <details class="steps" open=is_open>
             <summary>{t!("Take this upstream out of use")}</summary>
-            <p>
-                {t!(
-                    "Saved with the box ticked, no request goes there from the next second on; requests under way end as they \
-                     would. {served} {then} Unticking it brings it back.",
-                    served,
-                    then
-                )}
-            </p>
+            {table::consequences(told)}
             {form.check(Field::new("is_disabled", t!("Disabled")), is_disabled)}
         </details>
     }

@@ -54,8 +54,8 @@ pub(super) fn routes() -> Vec<Route> {
             "Change somebody, shut them out, or let them in again",
             "Fields that are absent stay as they are; `is_disabled` is changed by a call of its own. Another role or tenant ends \
              their sessions. With their tenant they lose their keys, for good, and so does whoever is shut out. What they have \
-             issued and could not issue any more, such as keys of service accounts, is revoked too, unless it is kept. Operators \
-             are changed in the console.",
+             issued and could not issue any more, such as keys of service accounts, is revoked too, unless it is kept; all \
+             management tokens of whoever is shut out are. Operators are changed in the console.",
         ),
         Route::post(
             "/api/v1/people/{id}/link",

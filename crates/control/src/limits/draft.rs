@@ -228,6 +228,10 @@ pub(super) fn check_value(fields: &mut Fields, field: &'static str, dimension: D
     if dimension == Dimension::RequestSeconds && value == 0 {
         fields.refuse(field, text!("at least 1 second"));
     } else if value > max {
+        let max = match dimension {
+            Dimension::BudgetCost => Nanos(i64::MAX).to_string(),
+            _ => max.to_string(),
+        };
         fields.refuse(field, text!("at most {max}", max));
     }
 }

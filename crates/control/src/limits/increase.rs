@@ -162,7 +162,12 @@ impl Control {
     }
 }
 
-fn checked(draft: &IncreaseDraft, limit: &Limit, now: DateTime<Utc>, zone: Tz) -> Result<Increase, ControlError> {
+pub(super) fn checked(
+    draft: &IncreaseDraft,
+    limit: &Limit,
+    now: DateTime<Utc>,
+    zone: Tz,
+) -> Result<Increase, ControlError> {
     let mut fields = Fields::default();
     check_value(&mut fields, VALUE, limit.dimension, draft.value);
     fields.require(

@@ -2,13 +2,15 @@
 //! than their parent has.
 
 use chrono::{DateTime, Utc};
-use domain::ids::{PlanId, TenantId};
+use domain::ids::{KeyId, LimitId, PersonId, PlanId, TenantId};
 use domain::limits::{Class, Limit, Scope, Slot, Target, effective};
 use store::keys;
 use store::limit_tree::{LimitSum, LimitTree};
 
 use super::draft::{LimitDraft, check_draft};
+use super::increase::{IncreaseDraft, checked};
 use super::plain::{NodeLimits, is_plain, plain};
+use super::{require_model, require_room, room, taken};
 use crate::fields::Fields;
 use crate::oversubscription::{Oversubscription, found_in};
 use crate::tenants::{TenantDraft, TenantVersions};
@@ -30,7 +32,7 @@ pub struct LimitsPreview {
 pub struct LimitChange {
     /// What tells the limit apart.
     pub slot: Slot,
-    /// As it is.
+    /// As it is: the target's own limit, or the one of a class or plan that holds without one.
     pub before: Option<Limit>,
     /// As it would be.
     pub after: Option<Limit>,
@@ -93,6 +95,53 @@ impl Control {
         self.preview(target, &view.limits, after, now).await
     }
 
+    /// What [`Self::add_limit`] would change; it is refused where that would be.
+    pub async fn preview_new_limit(
+        &self,
+        actor: &Actor,
+        target: &Target,
+        version: i64,
+        draft: &LimitDraft,
+        now: DateTime<Utc>,
+    ) -> Result<LimitsPreview, ControlError> {
+        actor.require_operator()?;
+        check_draft(draft)?;
+        let view = self.limits_of(actor, target).await?;
+        require_model(&mut self.store.begin_snapshot().await?, draft).await?;
+        require_read(view.version, version)?;
+        let limit = self.limit(target, draft, now);
+        if view.limits.iter().any(|other| other.slot() == limit.slot()) {
+            return Err(taken());
+        }
+        require_room(room(&view.limits), "dimension")?;
+        let mut after = view.limits.clone();
+        after.push(limit);
+        self.preview(target, &view.limits, after, now).await
+    }
+
+    /// What [`Self::increase_limit`] would change; it is refused where that would be.
+    pub async fn preview_increase(
+        &self,
+        actor: &Actor,
+        target: &Target,
+        version: i64,
+        id: LimitId,
+        draft: &IncreaseDraft,
+        now: DateTime<Utc>,
+    ) -> Result<LimitsPreview, ControlError> {
+        actor.require_operator()?;
+        let zone = self.zone().await?;
+        let view = self.limits_of(actor, target).await?;
+        require_read(view.version, version)?;
+        let mut after = view.limits.clone();
+        let limit = after
+            .iter_mut()
+            .find(|limit| limit.id == id)
+            .ok_or(ControlError::NotFound { what: "limit" })?;
+        limit.increase = Some(checked(draft, limit, now, zone)?);
+        self.preview(target, &view.limits, after, now).await
+    }
+
     /// What [`Self::edit_tenant`] would change for the tenant as a whole: its own limits, and those of another plan.
     pub async fn preview_tenant(
         &self,
@@ -133,10 +182,15 @@ impl Control {
         after: Vec<Limit>,
         now: DateTime<Utc>,
     ) -> Result<LimitsPreview, ControlError> {
-        let changes = changes(before, &after);
+        let mut wider = Vec::new();
+        for target in self.wider(target).await? {
+            wider.push(self.store.limits_of(&target).await?.limits);
+        }
+        let in_force = |own: &[Limit]| effective([own].into_iter().chain(wider.iter().map(|limits| &limits[..])));
+        let changes = changes(&in_force(before), &in_force(&after));
         let mut tree = self.store.limit_tree(now).await?;
         let tenant_of_key = match target {
-            Target::Node(Scope::Key(id)) => self.store.find_key(*id).await?.map(|key| key.tenant_id),
+            Target::Node(Scope::Key(id)) => self.tenant_of_key(*id).await?,
             _ => None,
         };
         put(&mut tree, target, tenant_of_key, before, after, now);
@@ -145,6 +199,33 @@ impl Control {
             oversubscriptions: concerning(target, tenant_of_key, &tree, &changes, now),
             changes,
         })
+    }
+
+    /// Whose limits hold where the target has none of its own, from the narrowest to the widest.
+    async fn wider(&self, target: &Target) -> Result<Vec<Target>, ControlError> {
+        let (tenant, classes) = match target {
+            Target::Node(Scope::Tenant(id)) => (Some(*id), &[Class::Tenant][..]),
+            Target::Node(Scope::User(id, user)) if user.parse::<PersonId>().is_ok() => (Some(*id), &[Class::User][..]),
+            Target::Node(Scope::User(id, _)) | Target::OfTenant(id, Class::EndUser) => {
+                (Some(*id), &[Class::EndUser, Class::User][..])
+            }
+            Target::Node(Scope::Key(id)) => (self.tenant_of_key(*id).await?, &[Class::Key][..]),
+            Target::OfTenant(id, class) => (Some(*id), std::slice::from_ref(class)),
+            Target::OfPlan(id, Class::EndUser) => return Ok(vec![Target::OfPlan(*id, Class::User)]),
+            Target::Node(_) | Target::OfPlan(..) => return Ok(Vec::new()),
+        };
+        let Some(tenant) = tenant else { return Ok(Vec::new()) };
+        let found = self.store.find_tenant(tenant).await?;
+        let plan = found.and_then(|row| row.tenant.plan_id);
+        let wider = classes.iter().flat_map(|class| {
+            let of_tenant = (*class != Class::Tenant).then_some(Target::OfTenant(tenant, *class));
+            [of_tenant, plan.map(|plan| Target::OfPlan(plan, *class))]
+        });
+        Ok(wider.flatten().filter(|wider| wider != target).collect())
+    }
+
+    async fn tenant_of_key(&self, id: KeyId) -> Result<Option<TenantId>, ControlError> {
+        Ok(self.store.find_key(id).await?.map(|key| key.tenant_id))
     }
 
     async fn affected(

@@ -55,6 +55,16 @@ fn a_blank_is_no_limit_and_zero_is_one() {
 }
 
 #[test]
+fn the_most_that_a_limit_takes_is_written_in_its_unit() {
+    let told = |dimension| match check_draft(&draft(dimension, u64::MAX)) {
+        Ok(()) => String::new(),
+        Err(error) => error.fields()[0].message.to_string(),
+    };
+    assert_eq!(told(Dimension::BudgetCost), "at most 9223372036.854775807");
+    assert_eq!(told(Dimension::RequestSeconds), "at most 3600");
+}
+
+#[test]
 fn only_plain_slots_are_shown_in_the_form() {
     let plain_one = limit(&draft(Dimension::Requests, 60));
     let mut by_hour = limit(&draft(Dimension::Requests, 7));

@@ -33,7 +33,8 @@ impl Control {
     /// people are managers too; programs as those do, and nobody who is an operator or is to be one. Fields `name`, `email`, `role`, `tenant_id`, `revokes_keys`.
     ///
     /// Another role or tenant ends their sessions. Keys stay with their tenant, so those of somebody who leaves it are revoked;
-    /// and so is what they issued and could not issue any more, unless it is to be kept.
+    /// and so is what they issued and could not issue any more, unless it is to be kept. Management tokens stay where a manager
+    /// changes somebody's role: an operator kept them when that person lost the right to issue any.
     pub async fn edit_person(
         &self,
         actor: &Actor,

@@ -26,8 +26,10 @@ pub struct Kept {
 pub struct Issued {
     /// Service accounts' keys that are not revoked.
     pub service_keys: Vec<KeyRow>,
-    /// Management tokens that work.
+    /// Management tokens that work, for those who may see them.
     pub management_tokens: Vec<ManagementTokenRow>,
+    /// How many work.
+    pub management_token_count: usize,
 }
 
 /// What was revoked of it.
@@ -38,7 +40,8 @@ pub(super) struct Revoked {
 }
 
 impl Control {
-    /// What somebody has issued, as far as the actor may run it.
+    /// What somebody has issued: service accounts' keys as far as the actor may run them. Of management tokens those who run
+    /// one tenant learn how many there are.
     pub(super) async fn issued_by(
         &self,
         actor: &Actor,
@@ -51,10 +54,12 @@ impl Control {
             within,
             without: None,
         };
+        let tokens = self.store.live_management_tokens_of(id, now).await?;
         Ok(Issued {
             service_keys: self.store.unrevoked_keys(of).await?,
+            management_token_count: tokens.len(),
             management_tokens: match within {
-                None => self.store.live_management_tokens_of(id, now).await?,
+                None => tokens,
                 Some(_) => Vec::new(),
             },
         })
@@ -73,7 +78,10 @@ impl Control {
     }
 
     /// Revokes what somebody has issued and could not issue as `after` any more; everything, if they are shut out. What is
-    /// kept stays, and so does what the actor may not run.
+    /// kept stays, and so do service accounts' keys of tenants that the actor does not run.
+    ///
+    /// A management token acts by itself, and whoever issued it has seen its text: with some they could open their account
+    /// again. So whoever shuts somebody out ends all of them, and only those who issue and revoke tokens may keep any.
     pub(super) async fn revoke_issued(
         &self,
         transaction: &mut Transaction,
@@ -88,6 +96,9 @@ impl Control {
             return Ok(revoked);
         }
         let within = within(actor)?;
+        if kept.management_tokens && within.is_some() {
+            return Err(ControlError::Forbidden);
+        }
         let manages = after.filter(|person| person.role == Role::Manager);
         if !kept.service_keys {
             let of = KeysOf::IssuedBy {
@@ -98,7 +109,8 @@ impl Control {
             let issued = keys::lock_unrevoked(transaction, of).await?;
             revoked.service_keys = self.revoke_keys(transaction, actor, &issued, now).await?;
         }
-        if !kept.management_tokens && within.is_none() {
+        let is_shut_out = after.is_none();
+        if !kept.management_tokens && (is_shut_out || within.is_none()) {
             for token in management_tokens::lock_live_of(transaction, id, now).await? {
                 management_tokens::revoke(transaction, token.id, now).await?;
                 let change = crate::management_tokens::revoked(&token);

@@ -122,6 +122,29 @@ fn each_fault_is_named_with_the_gateway_that_has_it() {
 }
 
 #[test]
+fn of_several_gateways_each_has_its_own_data_directory() {
+    let bad = |name: &str| {
+        let mut gateway = gateway(name);
+        let setup = gateway.status.setup.as_mut().expect("a setup");
+        (setup.has_private_postgres, setup.has_given_secret_key) = (true, false);
+        gateway
+    };
+    assert_eq!(
+        to_do(&facts(vec![bad("a"), bad("b")])),
+        [
+            (
+                Subject::Postgres,
+                "a, b run on the private Postgres of their data directories.".to_owned()
+            ),
+            (
+                Subject::SecretKey,
+                "a, b run with keys that were made in their data directories.".to_owned()
+            ),
+        ]
+    );
+}
+
+#[test]
 fn one_gateway_may_count_in_memory_and_is_not_asked_about_redis() {
     let mut alone = gateway("a");
     alone.status.counters = "memory".to_owned();

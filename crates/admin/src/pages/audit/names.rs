@@ -39,9 +39,11 @@ pub(super) fn other_subject(text: &str) -> String {
     match text.split_once(':') {
         None if text == "ledger" => t!("ledger").to_owned(),
         None if text == "setup" => t!("setup", in "subject of the audit log").to_owned(),
-        Some(("job", id)) => t!("job:{id}", id = format::words(id)),
-        Some(("quarantine", place)) => t!("quarantine:{place}", place = format::words(place)),
-        _ => format::words(text),
+        Some(("job", id)) => t!("job:{id}", id),
+        Some(("quarantine", place)) => t!("quarantine:{place}", place),
+        // An id stays as it is: with a blank in it nobody would find it again.
+        Some((kind, id)) => format!("{}:{id}", format::words(kind)),
+        None => format::words(text),
     }
 }
 

@@ -1,8 +1,10 @@
 //! What saving limits would change, shown before it is done: slot by slot, for whom, and where children could then use more
 //! than their parent.
 
+use chrono::{DateTime, Utc};
 use control::limits::{LimitChange, LimitsPreview, is_plain};
 use control::rows::Spent;
+use domain::budget_events::Thresholds;
 use domain::limits::{Class, Limit, Mode, Scope, Target};
 use leptos::prelude::*;
 use serde::Serialize;
@@ -26,6 +28,8 @@ pub(in crate::pages) struct Confirm<'a> {
     pub(in crate::pages) others: Vec<(&'static str, String, String)>,
     /// What was spent this month, where that is known.
     pub(in crate::pages) spent: Option<Spent>,
+    /// When it is looked at: increases that are over are none.
+    pub(in crate::pages) at: DateTime<Utc>,
 }
 
 /// Which step of two a form is sent for.
@@ -56,7 +60,7 @@ pub(in crate::pages) fn card<F: Serialize>(
     format: &Format,
 ) -> AnyView {
     let preview = confirm.preview;
-    let limits = preview.changes.iter().flat_map(|change| rows(change, format));
+    let limits = preview.changes.iter().flat_map(|change| rows(change, confirm, format));
     let others = confirm
         .others
         .iter()
@@ -117,63 +121,85 @@ fn row(name: String, before: String, after: String, mark: AnyView) -> AnyView {
     .into_any()
 }
 
-fn rows(change: &LimitChange, format: &Format) -> Vec<AnyView> {
+fn rows(change: &LimitChange, confirm: &Confirm<'_>, format: &Format) -> Vec<AnyView> {
     let name = slot_name(&change.slot);
-    let value = |limit: &Option<Limit>| match limit {
-        Some(limit) if limit.value == 0 && !limit.dimension.is_request_cap() => t!("0: admits nothing").to_owned(),
-        Some(limit) => value_text(limit.dimension, limit.value, format),
+    let (before, after) = (change.before.as_ref(), change.after.as_ref());
+    let value = |limit: Option<&Limit>| match limit {
+        Some(limit) => value_and_source(limit, confirm.target, format),
         None => t!("no limit").to_owned(),
     };
     let mut rows = Vec::new();
-    let is_value = change.before.as_ref().map(|limit| limit.value) != change.after.as_ref().map(|limit| limit.value);
-    if is_value {
-        rows.push(row(
-            name.clone(),
-            value(&change.before),
-            value(&change.after),
-            mark(change),
-        ));
+    if before.map(|limit| limit.value) != after.map(|limit| limit.value) {
+        let mark = mark(before.map(|limit| limit.value), after.map(|limit| limit.value));
+        rows.push(row(name.clone(), value(before), value(after), mark));
     }
-    let (Some(before), Some(after)) = (&change.before, &change.after) else {
-        let rehearsed = change.after.as_ref().filter(|limit| limit.mode == Mode::Rehearse);
-        rows.extend(rehearsed.map(|_| {
-            row(
-                t!("{limit}: mode", limit = name),
-                String::new(),
-                mode(Mode::Rehearse).to_owned(),
-                ().into_any(),
-            )
-        }));
-        return rows;
-    };
-    let limit = name.as_str();
-    let further = [
-        (
-            t!("{limit}: mode", limit),
-            mode(before.mode).to_owned(),
-            mode(after.mode).to_owned(),
-        ),
-        (t!("{limit}: burst", limit), burst(before, format), burst(after, format)),
-        (t!("{limit}: gates", limit), gates(before), gates(after)),
-        (t!("{limit}: tells at", limit), thresholds(before), thresholds(after)),
-        (
-            t!("{limit}: increase", limit),
-            increase(before, format),
-            increase(after, format),
-        ),
-    ];
-    rows.extend(
-        further
-            .into_iter()
-            .filter(|(_, before, after)| before != after)
-            .map(|(name, before, after)| row(name, before, after, ().into_any())),
-    );
+    let Some(after) = after else { return rows };
+    let at = confirm.at;
+    let were = before.map(|before| beside(before, &name, format));
+    for (place, part) in beside(after, &name, format).into_iter().enumerate() {
+        let was = were.as_ref().map(|were| were[place].text.clone());
+        let is_told = was.as_ref().map_or(!part.is_usual, |was| *was != part.text);
+        if is_told {
+            rows.push(row(part.name, was.unwrap_or_default(), part.text, ().into_any()));
+        }
+    }
+    if let Some(before) = before {
+        let (was, then) = (increase(before, at, format), increase(after, at, format));
+        if was != then {
+            let mark = mark(Some(before.value_at(at)), Some(after.value_at(at)));
+            rows.push(row(t!("{limit}: increase", limit = name), was, then, mark));
+        }
+    }
     rows
 }
 
-fn mark(change: &LimitChange) -> AnyView {
-    match (&change.before, &change.after) {
-        (Some(before), Some(after)) if after.value < before.value => badge(t!("↓ less"), Tone::Warning),
+/// The value, and whose it is where that is not the target itself.
+fn value_and_source(limit: &Limit, target: &Target, format: &Format) -> String {
+    let value = match limit.value {
+        0 if !limit.dimension.is_request_cap() => t!("0: admits nothing").to_owned(),
+        value => value_text(limit.dimension, value, format),
+    };
+    match &limit.target {
+        Target::OfPlan(..) if limit.target != *target => t!("{value}, from the plan", value),
+        Target::OfTenant(_, class) if limit.target != *target => {
+            t!("{value}, set for each {class}", value, class = class_name(*class))
+        }
+        _ => value,
+    }
+}
+
+/// A part of what a limit has beside its value.
+struct Part {
+    name: String,
+    text: String,
+    /// Whether plain limits have it like this: of a new one nothing needs to be said then.
+    is_usual: bool,
+}
+
+fn beside(limit: &Limit, name: &str, format: &Format) -> [Part; 4] {
+    let part = |name: String, text: String, is_usual: bool| Part { name, text, is_usual };
+    let tells_as_usual = !limit.dimension.is_budget() || limit.thresholds == Thresholds::default();
+    let is_enforced = limit.mode == Mode::Enforce;
+    [
+        part(
+            t!("{limit}: mode", limit = name),
+            mode(limit.mode).to_owned(),
+            is_enforced,
+        ),
+        part(
+            t!("{limit}: burst", limit = name),
+            burst(limit, format),
+            limit.burst.is_none(),
+        ),
+        part(t!("{limit}: gates", limit = name), gates(limit), limit.gates.is_none()),
+        part(t!("{limit}: tells at", limit = name), thresholds(limit), tells_as_usual),
+    ]
+}
+
+fn mark(before: Option<u64>, after: Option<u64>) -> AnyView {
+    match (before, after) {
+        (Some(before), Some(after)) if after < before => badge(t!("↓ less"), Tone::Warning),
+        (Some(before), Some(after)) if after == before => ().into_any(),
         (Some(_), Some(_)) => badge(t!("↑ more"), Tone::Quiet),
         (None, Some(_)) => badge(t!("+ new limit"), Tone::Warning),
         (Some(_), None) => badge(t!("− limit goes"), Tone::Warning),
@@ -205,8 +231,8 @@ fn thresholds(limit: &Limit) -> String {
     }
 }
 
-fn increase(limit: &Limit, format: &Format) -> String {
-    limit.increase.map_or(t!("none").to_owned(), |increase| {
+fn increase(limit: &Limit, at: DateTime<Utc>, format: &Format) -> String {
+    limit.increase_at(at).map_or(t!("none").to_owned(), |increase| {
         t!(
             "{value} until {time}",
             value = value_text(limit.dimension, increase.value, format),
@@ -294,7 +320,7 @@ fn spent_already(change: &LimitChange, confirm: &Confirm<'_>, format: &Format) -
     };
     let spent = u64::try_from(spent)
         .ok()
-        .filter(|spent| *spent >= limit.value && *spent > 0)?;
+        .filter(|spent| *spent >= limit.value_at(confirm.at) && *spent > 0)?;
     let text = t!(
         "{limit}: {spent} is spent this month already, so its requests are refused until the next one.",
         limit = dimension_name(limit.dimension),

@@ -1,17 +1,20 @@
 //! A higher value of a limit for a while: set, changed and ended early below the limit's own form.
 
 use control::fields::Fields;
-use control::limits::{INCREASE_DAYS_MAX, IncreaseText};
+use control::limits::{INCREASE_DAYS_MAX, IncreaseDraft, IncreaseText, NodeLimitsView};
 use domain::ids::LimitId;
 use domain::limits::{Dimension, Limit, Target};
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use serde::{Deserialize, Serialize};
 
+use super::confirm::{self, Confirm, Step};
 use super::words::{increase_note, slot_name, value_text};
-use super::{address_of, parsed_target, place_of};
+use super::{address_of, parsed_target, place_of, spent_of};
 use crate::error::PageError;
 use crate::form::{Field, Filled};
+use crate::page::Page;
+use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::visit::{Visit, address};
 
@@ -24,6 +27,7 @@ pub(super) fn card(visit: &Visit, target: &Target, version: i64, limit: &Limit) 
         each: each.to_owned(),
         version: version.to_string(),
         limit: limit.id.to_string(),
+        step: String::new(),
         text: IncreaseText::of(limit, now, format.zone()),
     });
     let stated = form.version(&form.values.version, &version.to_string()).to_owned();
@@ -40,11 +44,6 @@ pub(super) fn card(visit: &Visit, target: &Target, version: i64, limit: &Limit) 
             </form>
         }
     });
-    let save = if running.is_some() {
-        t!("Change the increase")
-    } else {
-        t!("Increase")
-    };
     let label = match limit.dimension {
         Dimension::BudgetCost => t!("Until then ({currency})", currency = format.currency()),
         _ => t!("Until then").to_owned(),
@@ -85,12 +84,46 @@ pub(super) fn card(visit: &Visit, target: &Target, version: i64, limit: &Limit) 
                 </div>
                 {form.text(reason, &text.increase_reason)}
                 <div class="actions">
-                    <button class="button" type="submit">{save}</button>
+                    <button class="button" type="submit">{t!("Show what the increase changes")}</button>
                 </div>
             </form>
         </section>
     }
     .into_any()
+}
+
+/// What the form would change, once it was sent.
+pub(super) async fn preview(
+    visit: &Visit,
+    target: &Target,
+    view: &NodeLimitsView,
+    name: &str,
+    limit: &Limit,
+) -> Result<Option<Page>, PageError> {
+    let form = Filled::new(visit.draft.clone(), IncreaseLimit::PATH, IncreaseForm::default);
+    if !form.is_preview() {
+        return Ok(None);
+    }
+    // Nothing was wrong with it when it was sent.
+    let draft = form.values.draft(limit).map_err(|_| PageError::Malformed)?;
+    let control = &visit.state.control;
+    let preview = control
+        .preview_increase(visit.actor()?, target, view.version, limit.id, &draft, visit.now())
+        .await?;
+    let confirm = Confirm {
+        target,
+        name,
+        preview: &preview,
+        others: vec![(t!("Why"), String::new(), draft.reason)],
+        spent: spent_of(visit, target).await?,
+        at: visit.now(),
+    };
+    let title = slot_name(&limit.slot());
+    let content = view! {
+        {shell::page_head(title.clone(), t!("A limit of {name}.", name), ().into_any())}
+        {confirm::card(&form, IncreaseLimit::PATH, &confirm, &visit.format)}
+    };
+    Ok(Some(Page::new(title, content.into_any())))
 }
 
 /// What the form of an increase sends.
@@ -101,8 +134,18 @@ pub struct IncreaseForm {
     each: String,
     version: String,
     limit: String,
+    step: String,
     #[serde(flatten)]
     text: IncreaseText,
+}
+
+impl IncreaseForm {
+    fn draft(&self, limit: &Limit) -> Result<IncreaseDraft, Refused> {
+        let mut fields = Fields::default();
+        let draft = self.text.parse(limit.dimension, &mut fields);
+        fields.check()?;
+        Ok(draft)
+    }
 }
 
 /// The page of the limit's form.
@@ -127,12 +170,17 @@ pub async fn increase_limit(#[server(flatten)] form: IncreaseForm) -> Result<(),
             if !actor.is_operator() {
                 return Err(Refused::Page(PageError::Forbidden));
             }
+            let step = Step::read(&form.step)?;
             let stored = control.limits_of(actor, &target).await?;
             let mut limits = stored.limits.into_iter();
             let limit = limits.find(|limit| limit.id == id).ok_or(PageError::NotFound)?;
-            let mut fields = Fields::default();
-            let draft = form.text.parse(limit.dimension, &mut fields);
-            fields.check()?;
+            let draft = form.draft(&limit)?;
+            if step == Step::Ask {
+                let preview = control.preview_increase(actor, &target, version, id, &draft, visit.now());
+                if !preview.await?.changes.is_empty() {
+                    return Err(Refused::Unconfirmed);
+                }
+            }
             control
                 .increase_limit(actor, &target, version, id, &draft, visit.now())
                 .await?;

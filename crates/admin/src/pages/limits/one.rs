@@ -44,11 +44,12 @@ pub fn edit() -> AnyView {
                 if let Some(page) = preview(&visit, &target, &view, &subject.name, wanted).await? {
                     return Ok(page);
                 }
-                let title = match &wanted.stored {
-                    Some(limit) => slot_name(&limit.slot()),
-                    None => t!("New limit: {limit}", limit = dimension_within(wanted.dimension)),
-                };
-                (title, form(&visit, &target, &view, wanted).await?)
+                if let Some(limit) = &wanted.stored
+                    && let Some(page) = increase::preview(&visit, &target, &view, &subject.name, limit).await?
+                {
+                    return Ok(page);
+                }
+                (wanted.title(), form(&visit, &target, &view, wanted).await?)
             }
         };
         let stored = wanted.as_ref().and_then(|wanted| wanted.stored.as_ref());
@@ -87,7 +88,7 @@ pub(super) fn address_again(target: &Target, limit: &Limit) -> String {
 /// Says, in the form's address, that all of its fields are there.
 const AGAIN: &str = "again";
 
-/// What the form of a stored limit would change, once it was sent.
+/// What the form would change, once it was sent.
 async fn preview(
     visit: &Visit,
     target: &Target,
@@ -95,17 +96,17 @@ async fn preview(
     name: &str,
     wanted: &Wanted,
 ) -> Result<Option<Page>, PageError> {
-    let Some(stored) = &wanted.stored else { return Ok(None) };
-    let form = Filled::new(visit.draft.clone(), EditLimit::PATH, LimitForm::default);
+    let action = wanted.action();
+    let form = Filled::new(visit.draft.clone(), action, LimitForm::default);
     if !form.is_preview() {
         return Ok(None);
     }
     // Nothing was wrong with it when it was sent.
-    let draft = form
-        .values
-        .draft()
-        .map_err(|_| PageError::Malformed)?
-        .in_slot_of(stored);
+    let mut draft = form.values.draft().map_err(|_| PageError::Malformed)?;
+    if let Some(stored) = &wanted.stored {
+        draft = draft.in_slot_of(stored);
+    }
+    // Not what refuses a slot that is taken: whoever took it meanwhile is told of when this is confirmed.
     let control = &visit.state.control;
     let preview = control
         .preview_limit(visit.actor()?, target, view.version, &draft, visit.now())
@@ -116,11 +117,12 @@ async fn preview(
         preview: &preview,
         others: Vec::new(),
         spent: spent_of(visit, target).await?,
+        at: visit.now(),
     };
-    let title = slot_name(&stored.slot());
+    let title = wanted.title();
     let content = view! {
         {shell::page_head(title.clone(), t!("A limit of {name}.", name), ().into_any())}
-        {confirm::card(&form, EditLimit::PATH, &confirm, &visit.format)}
+        {confirm::card(&form, action, &confirm, &visit.format)}
     };
     Ok(Some(Page::new(title, content.into_any())))
 }
@@ -206,6 +208,21 @@ fn text_again(visit: &Visit) -> LimitText {
 }
 
 impl Wanted {
+    /// Where its form is sent.
+    fn action(&self) -> &'static str {
+        match self.stored {
+            Some(_) => EditLimit::PATH,
+            None => AddLimit::PATH,
+        }
+    }
+
+    fn title(&self) -> String {
+        match &self.stored {
+            Some(limit) => slot_name(&limit.slot()),
+            None => t!("New limit: {limit}", limit = dimension_within(self.dimension)),
+        }
+    }
+
     fn text(&self) -> LimitText {
         if let Some(text) = &self.again {
             return text.clone();
@@ -290,10 +307,7 @@ fn purpose(dimension: Dimension) -> &'static str {
 }
 
 async fn form(visit: &Visit, target: &Target, view: &NodeLimitsView, wanted: &Wanted) -> Result<AnyView, PageError> {
-    let action = match wanted.stored {
-        Some(_) => EditLimit::PATH,
-        None => AddLimit::PATH,
-    };
+    let action = wanted.action();
     let (of, each) = place_of(target);
     let fresh = || LimitForm {
         of: of.clone(),
@@ -307,20 +321,16 @@ async fn form(visit: &Visit, target: &Target, view: &NodeLimitsView, wanted: &Wa
         step: String::new(),
         text: wanted.text(),
     };
-    let form = if wanted.errors.is_empty() {
-        Filled::new(visit.draft.clone(), action, fresh)
-    } else {
-        Filled::refused(fresh(), &wanted.errors)
+    let draft = visit.draft.clone();
+    let form = match &wanted.stored {
+        _ if !wanted.errors.is_empty() => Filled::refused(fresh(), &wanted.errors),
+        Some(_) => Filled::new(draft, action, fresh),
+        None => Filled::of_new(draft, action, fresh),
     };
     let version = form.version(&form.values.version, &view.version.to_string()).to_owned();
     let slot = match &wanted.stored {
         Some(limit) => stored_slot(limit),
         None => slot_fields(visit, &form, wanted.dimension, target).await?,
-    };
-    let save = if wanted.stored.is_some() {
-        t!("Show what changes")
-    } else {
-        t!("Add the limit")
     };
     let limit = form.values.limit.clone();
     Ok(view! {
@@ -336,7 +346,7 @@ async fn form(visit: &Visit, target: &Target, view: &NodeLimitsView, wanted: &Wa
             {slot}
             {effect_fields(&form, wanted.dimension)}
             <div class="actions">
-                <button class="button button-primary" type="submit">{save}</button>
+                <button class="button button-primary" type="submit">{t!("Show what changes")}</button>
                 <a class="button" href=address_of(target)>{t!("Cancel")}</a>
             </div>
             <p class="quiet">{t!("In force on every gateway within a second.")}</p>
@@ -583,12 +593,16 @@ pub async fn add_limit(#[server(flatten)] form: LimitForm) -> Result<(), ServerF
         form,
         |visit: Visit, form: LimitForm| async move {
             let (target, version) = (form.target()?, parsed_id(&form.version)?);
+            let step = Step::read(&form.step)?;
             let draft = form.draft()?;
-            visit
-                .state
-                .control
-                .add_limit(visit.actor()?, &target, version, &draft, visit.now())
-                .await?;
+            let (control, actor) = (&visit.state.control, visit.actor()?);
+            if step == Step::Ask {
+                let preview = control.preview_new_limit(actor, &target, version, &draft, visit.now());
+                if !preview.await?.changes.is_empty() {
+                    return Err(Refused::Unconfirmed);
+                }
+            }
+            control.add_limit(actor, &target, version, &draft, visit.now()).await?;
             Ok::<_, Refused>(Done::say(address_of(&target), t!("The limit was added.")))
         },
     )

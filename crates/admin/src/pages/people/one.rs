@@ -335,24 +335,6 @@ fn access(view: &PersonView) -> AnyView {
     } else {
         t!("They lost their invitation? The link before ends.")
     };
-    let issued = &view.issued;
-    let others = !issued.service_keys.is_empty() || !issued.management_tokens.is_empty();
-    let keys = view.keys.len() as u64;
-    let ends = if others {
-        tn!(
-            keys,
-            "Ends their sessions and links, and revokes their {n} key for good, and what they issued where no \
-             tick keeps it.",
-            "Ends their sessions and links, and revokes their {n} keys for good, and what they issued where no \
-             tick keeps it.",
-        )
-    } else {
-        tn!(
-            keys,
-            "Ends their sessions and links, and revokes their {n} key for good.",
-            "Ends their sessions and links, and revokes their {n} keys for good.",
-        )
-    };
     let form = Filled::blank(());
     view! {
         <section class="card">
@@ -365,10 +347,10 @@ fn access(view: &PersonView) -> AnyView {
         </section>
         <section class="card">
             <h2>{t!("Close the account")}</h2>
-            <p>{ends}</p>
+            {closing(view)}
             <form class="form" method="post" action=DisablePerson::PATH>
                 {hidden()}
-                {keeps(&form, issued, Kept::default(), None)}
+                {keeps(&form, &view.issued, Kept::default(), None)}
                 <div class="actions">
                     <button class="button button-danger" type="submit">{t!("Close the account")}</button>
                 </div>
@@ -376,6 +358,54 @@ fn access(view: &PersonView) -> AnyView {
         </section>
     }
     .into_any()
+}
+
+/// What happens when somebody is shut out.
+fn closing(view: &PersonView) -> AnyView {
+    let sessions = match view.sessions.len() as u64 {
+        0 => t!("They cannot sign in any more, and links that they were sent end.").to_owned(),
+        sessions => tn!(
+            sessions,
+            "They cannot sign in any more: {n} session ends, and so do links that they were sent.",
+            "They cannot sign in any more: {n} sessions end, and so do links that they were sent."
+        ),
+    };
+    let keys = tn!(
+        view.keys.len() as u64,
+        "Their {n} key is revoked for good.",
+        "Their {n} keys are revoked for good."
+    );
+    let issued = &view.issued;
+    let service_keys = tn!(
+        issued.service_keys.len() as u64,
+        "{n} service account's key that they issued is revoked for good, unless the tick below keeps it.",
+        "{n} service accounts' keys that they issued are revoked for good, unless the tick below keeps them."
+    );
+    let tokens = issued.management_token_count as u64;
+    let tokens = if issued.management_tokens.is_empty() {
+        tn!(
+            tokens,
+            "{n} management token that they issued is revoked for good; only an operator who closes the account could \
+             keep it.",
+            "{n} management tokens that they issued are revoked for good; only an operator who closes the account could \
+             keep them."
+        )
+    } else {
+        tn!(
+            tokens,
+            "{n} management token that they issued is revoked for good, unless the tick below keeps it.",
+            "{n} management tokens that they issued are revoked for good, unless the tick below keeps them."
+        )
+    };
+    let told = [
+        Some(sessions),
+        (!view.keys.is_empty()).then_some(keys),
+        (!issued.service_keys.is_empty()).then_some(service_keys),
+        (issued.management_token_count > 0).then_some(tokens),
+        Some(t!("What they did stays in the ledger and in the audit log.").to_owned()),
+        Some(t!("The account can be opened again; what was revoked stays revoked.").to_owned()),
+    ];
+    table::consequences(told.into_iter().flatten().map(IntoAny::into_any).collect())
 }
 
 /// What the form that changes somebody sends.

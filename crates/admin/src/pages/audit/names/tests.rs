@@ -1,5 +1,6 @@
 use domain::language::Language;
 
+use super::super::NOUNS;
 use super::{action_name, field_name, other_subject};
 use crate::language;
 
@@ -13,6 +14,29 @@ fn english_readers_see_the_words_of_the_code() {
     );
     assert_eq!(other_subject("job:018f"), "job:018f");
     assert_eq!(other_subject("ledger"), "ledger");
+}
+
+#[test]
+fn ids_stay_as_they_are() {
+    assert_eq!(other_subject("quarantine:gateway_1/7"), "quarantine:gateway_1/7");
+    assert_eq!(other_subject("job:night_run"), "job:night_run");
+    assert_eq!(other_subject("paint_pot:light_blue"), "paint pot:light_blue");
+}
+
+#[test]
+fn the_filter_suggests_how_actions_begin_and_nothing_else() {
+    let lines = include_str!("../names.rs").lines();
+    let actions: Vec<&str> = lines
+        .filter(|line| line.contains(r#"in "action of the audit log""#))
+        .filter_map(|line| line.trim().strip_prefix('"')?.split('"').next())
+        .collect();
+    assert!(actions.contains(&"key.issue"), "{actions:?}");
+    for action in &actions {
+        assert!(NOUNS.iter().any(|noun| action.starts_with(noun)), "{action}");
+    }
+    for noun in NOUNS {
+        assert!(actions.iter().any(|action| action.starts_with(noun)), "{noun}");
+    }
 }
 
 #[test]
