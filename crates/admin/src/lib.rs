@@ -3,7 +3,8 @@
 //!
 //! A request passes [`protection`], [`session`] and [`visit`], and ends in a page (a component in [`pages`], loaded by
 //! [`page`]) or in a form's server function (through [`submit`]). Errors become texts in [`error`], values in [`format`].
-//! To add a page: a function in its noun's file under `pages/`, a route in [`app`], a place in [`shell`] if the
+//! Texts are told by [`language`], words of the code by [`words`]. To add a text: inside `t!`, `tn!` or `tv!`, then
+//! `cargo xtask texts`. To add a page: a function in its noun's file under `pages/`, a route in [`app`], a place in [`shell`] if the
 //! navigation should lead there.
 
 #[macro_use]

@@ -26,6 +26,7 @@
 //! | rotation (a key gets another secret), overlap (both work) | [`key_rotation`] |
 //! | key rules (what people's own keys may be), bounds (of one key) | [`key_rules`] |
 //! | own limits (of a key, by its owner) | [`own_limits`] |
+//! | text (what people read, with gaps), language | [`mod@text`], [`language`] |
 //! | management token (what a program shows at the JSON API), permission | [`management_tokens`] |
 //!
 //! Nothing here reads a clock, draws a random number or does input or output: time and randomness are arguments.
