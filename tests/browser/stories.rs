@@ -212,7 +212,11 @@ async fn self_serve(scripts: Scripts) {
     member.send("/console/keys/revoke", DONE).await;
     tollgate.in_force().await;
     for secret in [&key, &rotated] {
-        assert_eq!(tollgate.chat(secret, ASKED).await.status, 401, "a revoked secret works");
+        let refused = tollgate
+            .browser()
+            .post_json(CHAT_PATH, secret, &body(&tollgate).await)
+            .await;
+        assert_eq!(refused.code(), "key_revoked");
     }
     member.end().await;
 }
@@ -356,7 +360,10 @@ async fn incident(scripts: Scripts) {
     chromium.open(&format!("/limits?of=tenant%3A{tenant}")).await;
     let increase = "/console/limits/increase";
     chromium
-        .click("main a[href^='/limits/edit']", &format!("form[action='{increase}']"))
+        .click(
+            "main a[href^='/limits/edit'][href*='limit=']",
+            &format!("form[action='{increase}']"),
+        )
         .await;
     chromium.fill(increase, "increase_value", "50").await;
     let day = (Utc::now() + Days::new(1)).date_naive();
@@ -389,15 +396,11 @@ async fn write_day(chromium: &Chromium, selector: &str, day: NaiveDate) {
 async fn works(chromium: &Chromium) {
     let started = Instant::now();
     loop {
-        chromium
-            .find("form[action='/console/keys/check'] button")
-            .await
-            .click()
-            .await
-            .expect("a click");
-        let said = chromium.find("main p.notice").await.text().await.expect("a text");
-        if chromium.count(DONE).await > 0 {
-            assert!(said.contains("chat-large"), "{said}");
+        let button = chromium.find("form[action='/console/keys/check'] button").await;
+        button.click().await.expect("a click");
+        // The page before may still be there.
+        let said = chromium.find("main p.notice").await.text().await.unwrap_or_default();
+        if chromium.count(DONE).await > 0 && said.contains("chat-large") {
             return;
         }
         assert!(started.elapsed() < IN_FORCE_WITHIN, "{said}");

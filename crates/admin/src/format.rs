@@ -125,11 +125,6 @@ pub fn signed_count(value: i64) -> String {
     grouped(&value.to_string())
 }
 
-/// A count and its noun: `1 request`, `2 requests`.
-pub fn counted(value: u64, singular: &str, plural: &str) -> String {
-    format!("{} {}", count(value), if value == 1 { singular } else { plural })
-}
-
 /// A duration: `840 ms`, `12.4 s`, `3 min 20 s`.
 pub fn duration_ms(milliseconds: i64) -> String {
     match milliseconds {

@@ -3,7 +3,7 @@
 //!
 //! A request passes [`protection`], [`session`] and [`visit`], and ends in a page (a component in [`pages`], loaded by
 //! [`page`]) or in a form's server function (through [`submit`]). Errors become texts in [`error`], values in [`format`].
-//! Texts are told by [`language`], words of the code by [`words`]. To add a text: inside `t!`, `tn!` or `tv!`, then
+//! Texts are told by [`language`], words of the code by [`terms`]. To add a text: inside `t!`, `tn!` or `tv!`, then
 //! `cargo xtask texts`. To add a page: a function in its noun's file under `pages/`, a route in [`app`], a place in [`shell`] if the
 //! navigation should lead there.
 
@@ -30,9 +30,9 @@ pub mod state;
 pub mod submit;
 pub mod table;
 pub mod tables;
+pub mod terms;
 pub mod user_agents;
 pub mod visit;
-pub mod words;
 
 pub use router::router;
 pub use state::AdminState;

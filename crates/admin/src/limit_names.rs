@@ -4,7 +4,7 @@ use control::priorities::NamedLimit;
 use domain::limits::{Scope, Target};
 
 use crate::pages::limits::slot_name;
-use crate::words;
+use crate::terms;
 
 /// What the limit sits on: `the key triage of Harbor Support`, `each user of Harbor Support`.
 pub fn place_of(named: &NamedLimit) -> String {
@@ -13,11 +13,11 @@ pub fn place_of(named: &NamedLimit) -> String {
         Target::Node(scope) => node_name(scope, name, named.tenant_name.as_deref()),
         Target::OfTenant(tenant, class) => {
             let tenant = name.map_or_else(|| tenant.to_string(), str::to_owned);
-            t!("each {class} of {tenant}", class = words::class(*class), tenant)
+            t!("each {class} of {tenant}", class = terms::class(*class), tenant)
         }
         Target::OfPlan(plan, class) => {
             let plan = name.map_or_else(|| plan.to_string(), str::to_owned);
-            t!("each {class} on the plan {plan}", class = words::class(*class), plan)
+            t!("each {class} on the plan {plan}", class = terms::class(*class), plan)
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::app::App;
 use crate::language;
 use crate::pages::account;
 use crate::protection;
+use crate::terms;
 use crate::visit::Visitor;
-use crate::words;
 
 /// The product's name, at the end of every title.
 const NAME: &str = "Tollgate";
@@ -105,7 +105,7 @@ pub fn frame(visitor: &Visitor, path: &str, open_alerts: usize, content: AnyView
                     <p>
                         <a href=account::PATH aria-current=(path == account::PATH).then_some("page") title=t!("Your account")>
                             {visitor.name.clone()}
-                        </a> <br /> <small>{words::role(visitor.role)}</small>
+                        </a> <br /> <small>{terms::role(visitor.role)}</small>
                     </p>
                     <form method="post" action="/console/sign-out">
                         <button class="button" type="submit">

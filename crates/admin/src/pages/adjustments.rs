@@ -32,6 +32,7 @@ use crate::pages::reports;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, sentence, submit};
 use crate::table::{self, facts, figures, words};
+use crate::terms;
 use crate::visit::{Visit, Visitor, address};
 
 /// Where the list is.
@@ -439,7 +440,7 @@ fn as_it_is(correctable: &Correctable, format: &Format) -> AnyView {
                 .into_any(),
         ),
         (t!("Admitted"), format.time(request.admitted_at).into_any()),
-        (t!("Ending"), crate::words::outcome(request.outcome).into_any()),
+        (t!("Ending"), terms::outcome(request.outcome).into_any()),
         (t!("Settled at"), format.exact(request.cost_nanos).into_any()),
     ];
     if !correctable.adjustments.is_empty() {

@@ -24,6 +24,7 @@ use crate::language;
 use crate::page::{self, Page, id_of_path};
 use crate::shell;
 use crate::table::{self, Tone, badge, facts, words};
+use crate::terms;
 use crate::visit::{Visit, Visitor, address};
 
 use names::{action, action_name, field_name, other_subject};
@@ -351,7 +352,7 @@ fn place_of(named: &NamedAuditEntry, visitor: &Visitor) -> (String, Option<Strin
     let name_of = |id: &dyn Display| named.subject_name.clone().unwrap_or_else(|| id.to_string());
     let tenant = |id: &TenantId| t!("tenant {name}", name = name_of(id));
     let plan = |id: &PlanId| t!("plan {name}", name = name_of(id));
-    let each = |class: Class, place: String| t!("each {class} of {place}", class = crate::words::class(class), place);
+    let each = |class: Class, place: String| t!("each {class} of {place}", class = terms::class(class), place);
     let limits = |target: &Target| Some(super::limits::address_of(target));
     match &named.subject {
         AuditSubject::Target(target) => match target {

@@ -25,6 +25,7 @@ use crate::pages::quota_tree::no_figures;
 use crate::reading::{amount, counted_by, taken};
 use crate::shell;
 use crate::table::{self, Tone, badge, facts, figures, words};
+use crate::terms;
 use crate::visit::{Visit, Visitor, address};
 
 /// The page.
@@ -209,7 +210,7 @@ impl Asked {
             false => INPUT_TOKENS_PROPOSED,
         };
         let priorities = std::iter::once((String::new(), t!("the key's own").to_owned()))
-            .chain(Priority::ALL.map(|priority| (priority.to_string(), crate::words::priority(priority).to_owned())))
+            .chain(Priority::ALL.map(|priority| (priority.to_string(), terms::priority(priority).to_owned())))
             .collect();
         Ok(view! {
             <form class="form form-wide" method="get" action=PATH>
@@ -376,7 +377,7 @@ fn refused(refusal: &ToldRefusal) -> AnyView {
         None => t!("not given: the same request would be refused again").to_owned(),
     };
     view! {
-        <h2>{t!("It would be refused")} " " {badge(crate::words::refusal(refusal.code), Tone::Bad)}</h2>
+        <h2>{t!("It would be refused")} " " {badge(terms::refusal(refusal.code), Tone::Bad)}</h2>
         <p lang="en"><strong>{refusal.message.clone()}</strong></p>
         {facts(vec![
             (t!("Code"), view! { <code>{refusal.code.as_str()}</code> }.into_any()),
@@ -407,7 +408,7 @@ fn request_facts(explained: &Explained, format: &Format) -> Vec<(&'static str, A
                 .unwrap_or_else(|| t!("nobody in particular").to_owned())
                 .into_any(),
         ),
-        (t!("Runs at"), crate::words::priority(explained.priority).into_any()),
+        (t!("Runs at"), terms::priority(explained.priority).into_any()),
     ];
     if let Some(estimate) = &explained.estimate {
         let amounts = |amounts: &domain::estimate::Amounts| {
@@ -523,7 +524,7 @@ fn verdict(asked: &AskedLimit) -> AnyView {
     let Some(refusal) = &asked.answer.refusal else {
         return badge(t!("room", in "verdict of a limit"), Tone::Good);
     };
-    let code = crate::words::refusal(refusal.code);
+    let code = terms::refusal(refusal.code);
     let detail = detail(refusal);
     if asked.answer.reading.mode == Mode::Rehearse {
         let would = if detail.is_empty() {

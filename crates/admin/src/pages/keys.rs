@@ -33,8 +33,9 @@ use crate::session;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Direction, SortLink, Tone, badge, facts, figures, words};
+use crate::terms;
 use crate::visit::{Visit, Visitor, address};
-use crate::words::priority;
+use terms::priority;
 
 use order::Sort;
 

@@ -20,6 +20,7 @@ use crate::page::{self, Page, id_of_path};
 use crate::pages::{adjustments, rehearsal};
 use crate::shell;
 use crate::table::{self, Tone, badge, facts, figures, words};
+use crate::terms;
 use crate::visit::{Visit, Visitor, address};
 
 /// Entries on one page.
@@ -280,15 +281,12 @@ impl Wanted {
             .chain(Outcome::ALL.map(|outcome| {
                 (
                     format!("outcome:{}", outcome.as_str()),
-                    t!("ran: {outcome}", outcome = crate::words::outcome(outcome)),
+                    t!("ran: {outcome}", outcome = terms::outcome(outcome)),
                 )
             }))
-            .chain(RefusalCode::ALL.map(|code| {
-                (
-                    format!("code:{code}"),
-                    t!("refused: {why}", why = crate::words::refusal(code)),
-                )
-            }))
+            .chain(
+                RefusalCode::ALL.map(|code| (format!("code:{code}"), t!("refused: {why}", why = terms::refusal(code)))),
+            )
             .collect();
         let folded = &FILTERS[FIRST_FOLDED..];
         let is_open = folded.iter().any(|name| !self.value(name).is_empty()) || !problems.is_empty();
@@ -361,7 +359,7 @@ fn row(named: &Named<LedgerEntry>, format: &Format) -> AnyView {
                 view! { " " <small>{t!("{n} times", n = format::signed_count(entry.refusal_count))}</small> }
             });
             (
-                view! { {badge(crate::words::refusal(entry.code), Tone::Warning)} {times} }.into_any(),
+                view! { {badge(terms::refusal(entry.code), Tone::Warning)} {times} }.into_any(),
                 None,
                 None,
                 None,
@@ -408,7 +406,7 @@ fn outcome_badge(outcome: Outcome) -> AnyView {
         Outcome::ClientClosed | Outcome::Abandoned => Tone::Quiet,
         Outcome::UpstreamError | Outcome::TimedOut | Outcome::GatewayError => Tone::Bad,
     };
-    badge(crate::words::outcome(outcome), tone)
+    badge(terms::outcome(outcome), tone)
 }
 
 /// One entry in full.
@@ -574,7 +572,7 @@ fn settlement(
                     (t!("Cache write, 1 h"), tokens(usage.cache_write_1h_tokens)),
                     (t!("Output"), tokens(usage.output_tokens)),
                     (t!("Of it reasoning"), tokens(usage.reasoning_tokens)),
-                    (t!("Figures", in "source of figures"), crate::words::usage_source(entry.usage_source).into_any()),
+                    (t!("Figures", in "source of figures"), terms::usage_source(entry.usage_source).into_any()),
                     (t!("Expected"), t!(
                         "{input} in, {output} out",
                         input = format::count(entry.expected_input_tokens),
@@ -715,7 +713,7 @@ fn rejection(named: &Named<LedgerEntry>, entry: &Rejection, format: &Format) -> 
         {shell::page_head(
             t!("A request that was refused"),
             format.time(entry.refused_at),
-            badge(crate::words::refusal(entry.code), Tone::Warning),
+            badge(terms::refusal(entry.code), Tone::Warning),
         )}
         <section class="card">
             <h2>{t!("Why")}</h2>
@@ -724,7 +722,7 @@ fn rejection(named: &Named<LedgerEntry>, entry: &Rejection, format: &Format) -> 
                 (t!("Code"), view! { <code>{entry.code.as_str()}</code> }.into_any()),
                 (t!("Status", in "of an HTTP answer"), entry.status.to_string().into_any()),
                 (t!("Refused by"), refused_by.into_any()),
-                (t!("Dimension"), entry.dimension.map_or("", crate::words::dimension).into_any()),
+                (t!("Dimension"), entry.dimension.map_or("", terms::dimension).into_any()),
                 (t!("Limit's key"), entry.limit_key.clone().unwrap_or_default().into_any()),
                 (t!("Retry after"), retry.into_any()),
                 (t!("Equal refusals"), format::signed_count(entry.refusal_count).into_any()),
@@ -778,7 +776,7 @@ fn check_row(check: &ScopeCheck, format: &Format) -> AnyView {
     view! {
         <tr>
             <th scope="row"><code>{check.scope.to_string()}</code></th>
-            <td>{crate::words::dimension(check.dimension)}</td>
+            <td>{terms::dimension(check.dimension)}</td>
             <td class="number">{limit}</td>
             <td class="number">{format!("{:.1} %", check.utilisation_percent)}</td>
             <td>{verdict}</td>
@@ -830,7 +828,7 @@ fn identity_facts(
             t!("Streamed"),
             if identity.is_streamed { t!("yes") } else { t!("no") }.into_any(),
         ),
-        (t!("Priority"), crate::words::priority(identity.priority).into_any()),
+        (t!("Priority"), terms::priority(identity.priority).into_any()),
     ];
     facts.extend(more);
     facts.push((t!("Gateway"), identity.instance.clone().into_any()));

@@ -25,9 +25,12 @@ use crate::pages::audit;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, figures, words as texts};
+use crate::terms;
 use crate::visit::{Visit, Visitor, address};
 
-pub use words::{dimension_name, increase_note, per, reached, slot_name, used, used_of, value_in_force, value_text};
+pub use words::{
+    children, dimension_name, increase_note, per, reached, slot_name, used, used_of, value_in_force, value_text,
+};
 
 use confirm::{Confirm, Step};
 use subject::{Subject, subject};
@@ -261,7 +264,7 @@ async fn warnings(
 
 fn warning(one: &Oversubscription, is_parent: bool, format: &Format) -> AnyView {
     let dimension = one.slot.dimension;
-    let children = words::children(one.each, one.children_count);
+    let children = children(one.each, one.children_count);
     let limit = slot_name(&one.slot);
     let sum = value_text(dimension, one.children_sum, format);
     let value = value_text(dimension, one.parent_value, format);
@@ -361,7 +364,7 @@ fn row(limit: &Limit, version: Option<i64>, target: &Target, visit: &Visit) -> A
             <td class="number">{value_in_force(limit, visit.now(), format)}</td>
             <td>{per(&limit.slot())} {burst}</td>
             <td>{limit.model.as_ref().map_or(t!("all").to_owned(), |model| model.to_string())}</td>
-            <td>{limit.priority.map_or(t!("all"), crate::words::priority)}</td>
+            <td>{limit.priority.map_or(t!("all"), terms::priority)}</td>
             <td>{mode}</td>
             <td class="nowrap">{gates(limit, version.is_some(), target)}</td>
             <td class="row-actions">{version.map(|version| row_actions(limit, version, target))}</td>

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::copy;
 use crate::error::PageError;
 use crate::form::{Field, Filled};
-use crate::format::{self, Format};
+use crate::format::Format;
 use crate::page::{self, Page, id_of_path};
 use crate::session;
 use crate::shell;
@@ -54,7 +54,7 @@ pub fn list() -> AnyView {
             listing.view(
                 t!("Programs that may use the JSON API."),
                 &Named {
-                    counted,
+                    counted: |n| tn!(n, in "management tokens", "{n} token", "{n} tokens"),
                     find: t!("Find among the tokens"),
                 },
                 |token| row(token, &visit.format, now),
@@ -79,17 +79,6 @@ pub fn list() -> AnyView {
         };
         Ok(Page::new(t!("Management tokens"), content.into_any()))
     })
-}
-
-/// So many of these tokens. Models' tokens are `{n} tokens` and another word in other languages; the gap's name tells the two
-/// texts apart.
-fn counted(n: u64) -> String {
-    let listed = format::count(n);
-    if n == 1 {
-        t!("{listed} token", listed)
-    } else {
-        t!("{listed} tokens", listed)
-    }
 }
 
 fn columns(now: DateTime<Utc>) -> Vec<Column<ManagementTokenRow>> {

@@ -19,8 +19,8 @@ use crate::page::{self, Page};
 use crate::pages::{budget_events, early_retries, limits};
 use crate::shell;
 use crate::table::{self, figures, words};
+use crate::terms;
 use crate::visit::{Visit, Visitor, address};
-use crate::words;
 
 /// Tenants whose budgets are shown.
 const TENANTS_SHOWN: usize = 10;
@@ -323,7 +323,7 @@ fn rejections(totals: &Totals) -> AnyView {
             let href = address("/ledger", &[("ending", &format!("code:{code}"))]);
             view! {
                 <tr>
-                    <th scope="row"><a href=href>{words::refusal_of(code)}</a></th>
+                    <th scope="row"><a href=href>{terms::refusal_of(code)}</a></th>
                     <td class="number">{format::count(*count)}</td>
                 </tr>
             }

@@ -23,6 +23,7 @@ use crate::shell;
 use crate::submit::{Done, Refused, submit};
 use crate::table::{Tone, badge, words};
 use crate::tables::{Column, Listing, Named, by, by_text};
+use crate::terms;
 use crate::visit::{Visit, Visitor, address};
 
 /// Everybody whom the visitor may see.
@@ -36,7 +37,7 @@ pub fn list() -> AnyView {
         let listing = Listing::new(&visit, columns(), people, &[], |person| {
             let tenant = person.tenant_name.as_deref().unwrap_or_default();
             // By either word: a link with a search is passed on to readers of another language.
-            let roles = [crate::words::role(person.role), person.role.as_str()].join(" ");
+            let roles = [terms::role(person.role), person.role.as_str()].join(" ");
             format!("{} {} {roles} {tenant}", person.name, person.email)
         })?;
         let caption = t!("Times in {zone} time.", zone = visit.format.zone());
@@ -92,7 +93,7 @@ fn row(person: &Person, visit: &Visit) -> AnyView {
         <tr>
             <th scope="row"><a href=one::address_of(person.id)>{person.name.clone()}</a> {limits} {history}</th>
             <td>{person.email.clone()}</td>
-            <td>{crate::words::role(person.role)}</td>
+            <td>{terms::role(person.role)}</td>
             <td>{person.tenant_name.clone()}</td>
             <td>{state(person)}</td>
             <td class="nowrap">{signed_in}</td>

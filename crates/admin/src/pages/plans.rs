@@ -22,8 +22,8 @@ use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, facts, figures, words};
 use crate::tables::{Column, Listing, Named, by, by_text};
+use crate::terms::{self, priority};
 use crate::visit::Visit;
-use crate::words::{self, priority};
 
 /// Every plan with how many tenants are on it.
 pub fn list() -> AnyView {
@@ -207,7 +207,7 @@ fn class_limits(plan: &PlanView, is_operator: bool, at: DateTime<Utc>, format: &
         .iter()
         .map(|(class, limits)| {
             let href = limits::address_of(&Target::OfPlan(id, *class));
-            let of = words::class(*class);
+            let of = terms::class(*class);
             let (link, label) = if is_operator {
                 (
                     t!("Change", in "a button"),

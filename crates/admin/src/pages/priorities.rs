@@ -18,6 +18,7 @@ use crate::page::{self, Page};
 use crate::pages::{early_retries, limits};
 use crate::shell;
 use crate::table::{self, Tone, badge, figures, words};
+use crate::terms;
 use crate::visit::{Visit, Visitor, address};
 
 const PATH: &str = "/priorities";
@@ -69,7 +70,7 @@ async fn head(visit: &Visit, visitor: &Visitor, tenant: Option<TenantId>) -> Res
     let summary = visit.state.control.tenant(&visitor.actor, tenant, visit.now()).await?;
     let lead = t!(
         "Which of its keys run at which priority, and which gates hold back. Its ceiling is {priority}.",
-        priority = crate::words::priority(summary.row.priority_ceiling_in_force),
+        priority = terms::priority(summary.row.priority_ceiling_in_force),
     );
     let all = visitor
         .sees_everything()
@@ -141,7 +142,7 @@ fn gated_parts(traffic: &Traffic) -> Vec<String> {
         .into_iter()
         .map(|priority| (priority, traffic.at(priority).gated))
         .filter(|(_, gated)| *gated > 0)
-        .map(|(priority, gated)| format!("{} {}", crate::words::priority(priority), format::count(gated)))
+        .map(|(priority, gated)| format!("{} {}", terms::priority(priority), format::count(gated)))
         .collect()
 }
 
@@ -193,7 +194,7 @@ fn traffic(found: &Priorities, visitor: &Visitor, lookback: Lookback, format: &F
     });
     let legend = Priority::ALL
         .into_iter()
-        .map(|priority| view! { <li class=format!("legend-{priority}")>{crate::words::priority(priority)}</li> })
+        .map(|priority| view! { <li class=format!("legend-{priority}")>{terms::priority(priority)}</li> })
         .collect_view();
     view! {
         <section class="card">
@@ -237,7 +238,7 @@ fn traffic_row(row: &TrafficRow, by_key: bool, lookback: Lookback, format: &Form
     view! {
         <tr>
             <th scope="row">{name} {urgent}</th>
-            <td>{set_to.map(crate::words::priority)}</td>
+            <td>{set_to.map(terms::priority)}</td>
             {traffic_cells(&row.traffic, Some(&tenant), key.as_deref(), format)}
         </tr>
     }

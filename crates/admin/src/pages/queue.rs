@@ -19,6 +19,7 @@ use crate::page::{self, Page};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press};
 use crate::table::{self, Tone, badge, figures, words};
+use crate::terms;
 use crate::visit::{Visit, Visitor, address};
 
 const PATH: &str = "/queue";
@@ -157,8 +158,8 @@ fn reason_row(gateway: &GatewayQueue, reason: &QueueReason, name: Option<&ScopeN
     view! {
         <tr>
             <th scope="row">{node}</th>
-            <td>{crate::words::dimension(reason.dimension)}</td>
-            <td>{crate::words::refusal(reason.code)}</td>
+            <td>{terms::dimension(reason.dimension)}</td>
+            <td>{terms::refusal(reason.code)}</td>
             <td>{gateway.instance.clone()}</td>
             <td class="number">{format::count(reason.count)}</td>
         </tr>
@@ -258,7 +259,7 @@ impl Wanted {
     fn form(&self) -> AnyView {
         let form = Filled::blank(());
         let statuses = std::iter::once((String::new(), t!("All").to_owned()))
-            .chain(JobStatus::ALL.map(|status| (status.to_string(), crate::words::job_status(status).to_owned())))
+            .chain(JobStatus::ALL.map(|status| (status.to_string(), terms::job_status(status).to_owned())))
             .collect();
         view! {
             <form method="get" action=PATH>
@@ -307,7 +308,7 @@ fn row(named: &NamedJob, visit: &Visit, visitor: &Visitor, back: &str) -> AnyVie
         .map(|instance| view! { " " <small>{t!("on {instance}", instance)}</small> });
     let error = job.error.as_ref().map(|error| {
         let message = error.message.clone();
-        view! { {crate::words::refusal_of(&error.code)} " " <small lang="en">{message}</small> }
+        view! { {terms::refusal_of(&error.code)} " " <small lang="en">{message}</small> }
     });
     let attempts = t!("{part} of {whole}", part = job.attempts, whole = JOB_ATTEMPTS_MAX);
     let cancel = may_cancel(visitor).then(|| view! { <td>{cancel_form(named, back)}</td> });
@@ -335,7 +336,7 @@ fn status_badge(status: JobStatus) -> AnyView {
         JobStatus::Expired => Tone::Warning,
         JobStatus::Waiting | JobStatus::Running | JobStatus::Cancelled => Tone::Quiet,
     };
-    badge(crate::words::job_status(status), tone)
+    badge(terms::job_status(status), tone)
 }
 
 /// From its acceptance to its end, or to now.

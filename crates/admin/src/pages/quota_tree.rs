@@ -16,12 +16,12 @@ use crate::language;
 use crate::live;
 use crate::page::{self, Page};
 use crate::pages::explain;
-use crate::pages::limits::{address_of, slot_name, value_in_force, value_text};
+use crate::pages::limits::{address_of, children, slot_name, value_in_force, value_text};
 use crate::reading::{counted_by, gauge};
 use crate::shell;
 use crate::table::{self, figures, words};
+use crate::terms;
 use crate::visit::{Visit, Visitor, address};
-use crate::words;
 
 /// The page.
 pub const PATH: &str = "/quota-tree";
@@ -61,18 +61,10 @@ pub fn view() -> AnyView {
 pub fn no_figures(error: LiveError) -> AnyView {
     view! {
         <p class="notice notice-warning" role="status">
-            {t!("There are no figures at the moment: {reason}.", reason = reason(error))}
+            {t!("There are no figures at the moment: {reason}.", reason = language::text(&error.text()))}
         </p>
     }
     .into_any()
-}
-
-fn reason(error: LiveError) -> &'static str {
-    match error {
-        LiveError::NoGateway => t!("this process serves no requests; ask one that does"),
-        LiveError::NotReady => t!("the gateway has not read its policy yet; try again in a second"),
-        LiveError::UnknownKey => t!("the gateway does not know this key; a new one is in force within a second"),
-    }
 }
 
 fn filter(visit: &Visit) -> Result<TreeFilter, PageError> {
@@ -381,7 +373,7 @@ impl Shown<'_> {
             .collect();
         let links = [Class::User, Class::EndUser, Class::Key].map(|class| {
             let href = address_of(&Target::OfTenant(*id, class));
-            view! { <a class="button" href=href>{t!("Limits of each {class}", class = words::class(class))}</a> }
+            view! { <a class="button" href=href>{t!("Limits of each {class}", class = terms::class(class))}</a> }
         });
         let body = if rows.is_empty() {
             table::empty(t!("There are no limits for each user or key."), ().into_any())
@@ -411,7 +403,7 @@ impl Shown<'_> {
         let href = address_of(&Target::OfTenant(tenant, class));
         view! {
             <tr>
-                <th scope="row"><a href=href>{words::class(class)}</a></th>
+                <th scope="row"><a href=href>{terms::class(class)}</a></th>
                 <td>{slot_name(&limit.slot())}</td>
                 <td class="number">{value_in_force(limit, self.tree.at, self.format)}</td>
                 <td>{from}</td>
@@ -427,13 +419,7 @@ fn is_tight(tight: &&TightLimit) -> bool {
 }
 
 fn oversubscribed(found: &Oversubscription, format: &Format) -> AnyView {
-    let count = found.children_count;
-    let children = match found.each {
-        Class::Tenant => tn!(count, "{n} tenant", "{n} tenants"),
-        Class::User => tn!(count, "{n} user", "{n} users"),
-        Class::EndUser => tn!(count, "{n} end user", "{n} end users"),
-        Class::Key => tn!(count, "{n} key", "{n} keys"),
-    };
+    let children = children(found.each, found.children_count);
     let dimension = found.slot.dimension;
     let text = t!(
         "{limit}: {children} may use {sum} together, more than the {value} here.",

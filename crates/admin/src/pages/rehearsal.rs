@@ -20,8 +20,9 @@ use crate::page::{self, Page};
 use crate::pages::limits;
 use crate::shell;
 use crate::table::{self, Tone, badge, figures, words};
+use crate::terms;
 use crate::visit::{Visitor, address};
-use crate::words::refusal_of;
+use terms::refusal_of;
 
 const PATH: &str = "/rehearsal";
 /// The levels from the root of the quota tree down, by the kinds of their scopes.
@@ -380,10 +381,7 @@ pub fn verdicts(
         .iter()
         .map(|verdict| {
             let named = limits.iter().find(|named| named.limit.id == verdict.limit_id);
-            let slot = named.map_or_else(
-                || crate::words::dimension(verdict.dimension).to_owned(),
-                limit_names::slot_of,
-            );
+            let slot = named.map_or_else(|| terms::dimension(verdict.dimension).to_owned(), limit_names::slot_of);
             let name = name_of(&verdict.scope).or_else(|| named.and_then(|named| named.name.clone()));
             let node = limit_names::node_name(&verdict.scope, name.as_deref(), None);
             let text = tv!(

@@ -18,8 +18,8 @@ use crate::pages::estimates;
 use crate::pages::overview::completeness;
 use crate::shell;
 use crate::table::{self, Tone, badge};
+use crate::terms;
 use crate::visit::{Visit, Visitor};
-use crate::words;
 
 use asked::{Asked, DIVISIONS, Figures, is_divided_by};
 use month_chart::month_chart;
@@ -262,7 +262,7 @@ fn narrowed(report: &MonthlyReport, asked: &Asked) -> AnyView {
         (
             t!("Priority"),
             t!("Show every priority again"),
-            filter.priority.map(|priority| words::priority(priority).to_owned()),
+            filter.priority.map(|priority| terms::priority(priority).to_owned()),
             without(|filter| filter.priority = None),
         ),
     ];

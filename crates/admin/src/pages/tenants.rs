@@ -27,8 +27,9 @@ use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
 use crate::table::{self, Tone, badge, facts, figures, words};
 use crate::tables::{Column, Listing, Named, by, by_text};
+use crate::terms;
 use crate::visit::{Visit, Visitor};
-use crate::words::priority;
+use terms::priority;
 
 /// Every tenant with what it has spent this month.
 pub fn list() -> AnyView {

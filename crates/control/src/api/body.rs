@@ -24,7 +24,7 @@ const BODY_WAIT: Duration = Duration::from_secs(15);
 pub(super) async fn read(body: Body) -> Result<Map<String, Value>, Problem> {
     let bytes = match timeout(BODY_WAIT, to_bytes(body, BODY_BYTES_MAX)).await {
         Ok(read) => read.map_err(|_| Problem::too_large(BODY_BYTES_MAX))?,
-        Err(_) => return Err(Problem::too_slow(BODY_WAIT.as_secs())),
+        Err(_) => return Err(Problem::request_timeout(BODY_WAIT.as_secs())),
     };
     match serde_json::from_slice(&bytes) {
         Ok(Strict(Value::Object(object))) => Ok(object),

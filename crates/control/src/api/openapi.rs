@@ -268,7 +268,7 @@ fn responses(route: &Route) -> Value {
         problems.push(("409", "Conflict"));
     }
     if route.asked != Asked::Nothing {
-        problems.extend([("408", "TooSlow"), ("413", "TooLarge")]);
+        problems.extend([("408", "RequestTimeout"), ("413", "TooLarge")]);
     }
     for (status, name) in problems {
         all[status] = json!({ "$ref": format!("#/components/responses/{name}") });

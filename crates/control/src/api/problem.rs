@@ -75,7 +75,7 @@ impl Problem {
     }
 
     /// The body did not arrive in time.
-    pub(super) fn too_slow(seconds: u64) -> Self {
+    pub(super) fn request_timeout(seconds: u64) -> Self {
         Self::new(
             StatusCode::REQUEST_TIMEOUT,
             format!("the body did not arrive within {seconds} seconds, and nothing was changed; send it again"),

@@ -21,8 +21,9 @@ use crate::pages::keys::{IssuedSecret, expiry_fields, expiry_of, lifetime, runni
 use crate::session;
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, press, submit};
+use crate::terms;
 use crate::visit::Visit;
-use crate::words::priority;
+use terms::priority;
 
 /// What the expiry's choice says for a key that shall not end. Empty it leaves the end as it is.
 const EXPIRY_NEVER: &str = "never";

@@ -14,7 +14,8 @@ use crate::form::{BACK, CONFIRMED, Filled, STEP};
 use crate::format::{self, Format};
 use crate::submit::Refused;
 use crate::table::{self, Tone, badge, words as texts};
-use crate::words::class as class_name;
+use crate::terms;
+use terms::class as class_name;
 
 /// What is to be confirmed.
 pub(in crate::pages) struct Confirm<'a> {

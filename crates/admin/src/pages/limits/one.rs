@@ -23,8 +23,8 @@ use crate::page::{self, Page};
 use crate::shell;
 use crate::submit::{Done, Refused, parsed_id, submit};
 use crate::table::{self, facts, words as texts};
+use crate::terms;
 use crate::visit::Visit;
-use crate::words;
 
 /// The form of one limit: of the limit with the id `limit`, or of a new one with this `dimension`; without either, the
 /// choice of dimensions. `value`, `capacity` and `gates` are proposals.
@@ -412,7 +412,7 @@ fn stored_slot(limit: &Limit) -> AnyView {
     shown.push((t!("Model"), model.into_any()));
     shown.push((
         t!("Priority"),
-        slot.priority.map_or(t!("all"), words::priority).into_any(),
+        slot.priority.map_or(t!("all"), terms::priority).into_any(),
     ));
     view! {
         <fieldset>
@@ -473,7 +473,7 @@ async fn slot_fields(
         Some(form.select(Field::new("model", t!("Model")).hint(hint), &text.model, choices))
     };
     let priorities = std::iter::once((String::new(), t!("All priorities").to_owned()))
-        .chain(Priority::ALL.map(|priority| (priority.as_str().to_owned(), words::priority(priority).to_owned())))
+        .chain(Priority::ALL.map(|priority| (priority.as_str().to_owned(), terms::priority(priority).to_owned())))
         .collect();
     let hint = t!("Counts and limits requests of this priority only.");
     Ok(view! {

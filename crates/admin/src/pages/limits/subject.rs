@@ -3,8 +3,8 @@
 use domain::limits::{Class, Scope, Target};
 
 use crate::error::PageError;
+use crate::terms;
 use crate::visit::{Visit, Visitor, address};
-use crate::words;
 
 /// What a node is called, and where it lives in the console.
 pub(super) struct Subject {
@@ -77,7 +77,7 @@ pub(super) async fn subject(visit: &Visit, visitor: &Visitor, target: &Target) -
             let tenant = control.tenant(&visitor.actor, *id, visit.now()).await?;
             let name = t!(
                 "each {class} of {tenant}",
-                class = words::class(*each),
+                class = terms::class(*each),
                 tenant = tenant.row.tenant.name
             );
             class(name, format!("/tenants/{id}"), None)
@@ -87,7 +87,7 @@ pub(super) async fn subject(visit: &Visit, visitor: &Visitor, target: &Target) -
             let parent = (*each == Class::Tenant).then_some((Scope::Global, Class::Tenant));
             let name = t!(
                 "each {class} on the plan {plan}",
-                class = words::class(*each),
+                class = terms::class(*each),
                 plan = plan.row.plan.name
             );
             class(name, format!("/plans/{id}"), parent)

@@ -10,8 +10,9 @@ use domain::periods::Period;
 use leptos::prelude::*;
 
 use crate::format::{self, Format};
+use crate::language;
 use crate::table::{Tone, badge, meter};
-use crate::words;
+use crate::terms;
 
 /// What a dimension is called.
 pub fn dimension_name(dimension: Dimension) -> &'static str {
@@ -137,7 +138,7 @@ pub fn slot_name(slot: &Slot) -> String {
         name = t!(
             "{limit} at {priority}",
             limit = name,
-            priority = words::priority(priority)
+            priority = terms::priority(priority)
         );
     }
     name
@@ -185,7 +186,7 @@ pub(super) fn gates(gates: Gates) -> String {
 }
 
 /// So many nodes of a class.
-pub(super) fn children(each: Class, count: u64) -> String {
+pub fn children(each: Class, count: u64) -> String {
     match each {
         Class::Tenant => tn!(count, "{n} tenant", "{n} tenants"),
         Class::User => tn!(count, "{n} user", "{n} users"),
@@ -214,5 +215,5 @@ pub(super) fn after_removal(target: &Target, dimension: Dimension) -> String {
 
 /// One sentence after another.
 pub(super) fn sentences(first: impl Display, second: impl Display) -> String {
-    t!("{first} {second}", first, second)
+    language::sentences(&[first.to_string(), second.to_string()])
 }

@@ -11,7 +11,7 @@ use leptos::prelude::*;
 use super::asked::{Asked, Figures};
 use crate::format::{self, Format};
 use crate::table::{self, Column, figures, meter, words};
-use crate::words;
+use crate::terms;
 
 /// Where a budget stands among the figures that have one: behind what is measured against it.
 const BEFORE_BUDGET: usize = 3;
@@ -108,7 +108,7 @@ fn row_head(row: &ReportRow, grouping: Grouping, asked: &Asked) -> AnyView {
         });
         let name = row
             .priority
-            .map_or_else(unknown, |priority| words::priority(priority).to_owned());
+            .map_or_else(unknown, |priority| terms::priority(priority).to_owned());
         cells.push((name, link));
     }
     if cells.is_empty() {
@@ -225,7 +225,7 @@ impl<'a> Cells<'a> {
         };
         let mut titles: Vec<String> = fixed.iter().map(|title| (*title).to_owned()).collect();
         if self.figures == Figures::Refusals {
-            titles.extend(self.reasons.iter().map(|code| words::refusal_of(code)));
+            titles.extend(self.reasons.iter().map(|code| terms::refusal_of(code)));
         }
         if self.shows_budgets() {
             titles.splice(

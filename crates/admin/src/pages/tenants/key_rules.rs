@@ -16,8 +16,9 @@ use crate::error::PageError;
 use crate::form::{Field, Filled};
 use crate::submit::{Done, Refused, parsed_id, submit};
 use crate::table::facts;
+use crate::terms;
 use crate::visit::{Visit, Visitor};
-use crate::words::priority;
+use terms::priority;
 
 /// What the choice of models says for those that are named.
 const MODELS_CHOSEN: &str = "chosen";

@@ -1,7 +1,7 @@
 use domain::language::Language;
 
 use super::super::NOUNS;
-use super::{action_name, field_name, other_subject};
+use super::{action_name, field_name, find_action_name, other_subject};
 use crate::language;
 
 #[test]
@@ -36,6 +36,35 @@ fn the_filter_suggests_how_actions_begin_and_nothing_else() {
     }
     for noun in NOUNS {
         assert!(actions.iter().any(|action| action.starts_with(noun)), "{noun}");
+    }
+}
+
+#[test]
+fn every_action_of_the_operations_has_a_name() {
+    let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../control/src");
+    let mut folders = vec![sources];
+    let mut actions = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("sources") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let source = std::fs::read_to_string(path).expect("a source");
+                let named = source
+                    .split("action: \"")
+                    .skip(1)
+                    .filter_map(|rest| rest.split('"').next());
+                actions.extend(named.map(str::to_owned));
+            }
+        }
+    }
+    assert!(actions.iter().any(|action| action == "key.issue"), "{actions:?}");
+    for action in actions {
+        assert!(
+            find_action_name(&action).is_some(),
+            "{action} is told to nobody but by its code"
+        );
     }
 }
 
