@@ -12,4 +12,5 @@ pub mod instance;
 pub mod load;
 pub mod postgres;
 pub mod program;
+pub mod speed;
 pub mod tollgate;

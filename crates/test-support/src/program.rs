@@ -29,7 +29,7 @@ impl Program {
     /// # Panics
     /// When it does not start.
     pub fn start(command: &str, data_dir: &Path, variables: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(program())
+        let mut child = Command::new(path())
             .arg(command)
             .env_remove("DATABASE_URL")
             .env_remove("REDIS_URL")
@@ -61,7 +61,7 @@ impl Program {
     /// # Panics
     /// When it does not start or end.
     pub async fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-        let running = Command::new(program())
+        let running = Command::new(path())
             .args(arguments)
             .env_remove("DATABASE_URL")
             .env("RUST_LOG", "off")
@@ -146,7 +146,7 @@ pub struct Printed {
 /// # Panics
 /// When it does not end.
 pub async fn run(arguments: &[&str], data_dir: &Path, variables: &[(&str, &str)]) -> Printed {
-    let running = Command::new(program())
+    let running = Command::new(path())
         .args(arguments)
         .env_remove("DATABASE_URL")
         .env_remove("REDIS_URL")
@@ -180,8 +180,11 @@ async fn listen(mut lines: Lines<BufReader<ChildStderr>>, said: mpsc::UnboundedS
     }
 }
 
-/// `cargo xtask test` says where the program is; otherwise it is looked for in the build folder.
-fn program() -> PathBuf {
+/// Where it is: `cargo xtask` says so; otherwise it is looked for in the build folder.
+///
+/// # Panics
+/// When it is not there.
+pub fn path() -> PathBuf {
     if let Some(given) = std::env::var_os("TOLLGATE_TEST_SERVER") {
         return given.into();
     }

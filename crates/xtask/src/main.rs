@@ -11,6 +11,7 @@ mod check;
 mod deny;
 mod fuzz;
 mod install;
+mod nginx;
 mod postgres;
 mod prepare;
 mod process;
@@ -97,6 +98,11 @@ enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// A request through Tollgate with everything on, beside nginx as a plain reverse proxy.
+    Proxy {
+        #[command(flatten)]
+        options: bench::ProxyOptions,
+    },
     /// Two hundred users on one provider account: without protection, with rate limits, with everything.
     Flow {
         /// Passed on; `cargo xtask bench flow -- --help` names them.
@@ -137,6 +143,9 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Bench {
             what: Bench::Flow { arguments },
         } => bench::flow(&workspace, &arguments),
+        Command::Bench {
+            what: Bench::Proxy { options },
+        } => bench::proxy(&workspace, &options),
         Command::Bench {
             what: Bench::Ledger { arguments },
         } => bench::ledger(&workspace, &arguments),

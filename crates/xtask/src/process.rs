@@ -45,6 +45,18 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Runs with our own standard error and gives its standard output, which no error shows.
+pub(crate) fn read_with_errors_shown(command: &mut Command) -> Result<String> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("`{}` cannot be started", shown(command)))?;
+    if !output.status.success() {
+        bail!("`{}` failed ({})", shown(command), output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Runs silently for at most `wait_max`; true if it succeeded within that.
 pub(crate) fn succeeds_within(command: &mut Command, wait_max: Duration) -> bool {
     let Ok(mut child) = command
