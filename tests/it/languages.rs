@@ -64,6 +64,7 @@ fn english(text: &str) -> Vec<String> {
         .map(|word| word.trim_matches(|sign: char| !sign.is_ascii_alphanumeric()))
         .filter(|word| {
             word.len() > 1
+                && !word.starts_with("sk-tg-")
                 && word
                     .chars()
                     .all(|letter| letter.is_ascii_alphabetic() || "-'".contains(letter))
