@@ -1,4 +1,4 @@
-//! The list of keys: its orders, its pages, and that each order goes by an index, however many keys there are.
+//! The list of keys: its orders, its pages, and that each order is led by an index.
 
 use std::path::Path;
 

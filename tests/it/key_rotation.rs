@@ -353,6 +353,27 @@ async fn an_expired_key_that_is_rotated_keeps_its_id_and_what_it_has_counted() {
 }
 
 #[tokio::test]
+async fn a_button_that_is_pressed_twice_leads_to_the_secret_that_it_has_made() {
+    let tollgate = Tollgate::start().await;
+    let tenant = tollgate.tenant("Tenant", NodeLimits::default()).await;
+    let mut operator = Window::operator(&tollgate).await;
+    operator.issue_key(&tenant.to_string(), "notebook").await;
+    let key = operator.visit("/keys").await.table(&["Name"]).links[0].clone();
+    let form = operator
+        .visit(&format!("{key}/rotate"))
+        .await
+        .form("/console/keys/rotate");
+    let first = operator.browser.post_form(&form.action, &form.data()).await;
+    assert_eq!(first.header("location"), "/keys/issued", "{}", first.text());
+    let page = operator.send(&form).await;
+    assert_eq!(page.path(), "/keys/issued", "{}", page.content());
+    assert!(!page.text("#secret").is_empty());
+    // What was shown is no reason any more.
+    let page = operator.send(&form).await;
+    assert_eq!(page.path(), format!("{key}/rotate"), "{}", page.content());
+}
+
+#[tokio::test]
 async fn a_page_that_was_overtaken_rotates_nothing_and_says_which_secret_is_in_force() {
     let tollgate = Tollgate::start().await;
     let (_, first) = issued(&tollgate).await;

@@ -9,6 +9,7 @@ use control::people::{Kept, PersonDraft, PersonEdit};
 use control::rows::Person;
 use control::{Actor, ControlError};
 use domain::ids::{PersonId, TenantId};
+use domain::key_rotation::Overlap;
 use domain::limits::{Dimension, Scope, Target};
 use domain::management_tokens::Permission;
 use domain::people::Role;
@@ -452,6 +453,35 @@ async fn what_somebody_issued_goes_with_their_right_to_issue_it_unless_it_is_kep
     assert_eq!(before["disabled_at"], Value::Null);
     assert!(after["disabled_at"].is_string());
     assert_eq!(after["revoked_management_tokens"], json!([of_petra.2]));
+}
+
+#[tokio::test]
+async fn a_service_key_goes_with_whoever_gave_it_its_secret() {
+    let tollgate = empty().await;
+    let control = tollgate.control();
+    let boss = somebody(&tollgate, Role::Operator, None, "boss").await;
+    let acme = tollgate.tenant("Acme", NodeLimits::default()).await;
+    let manuel = somebody(&tollgate, Role::Manager, Some(acme), "manuel").await;
+    let issued = control
+        .issue_key(&boss, acme, KeyOwner::Service, &key_draft(), Utc::now())
+        .await;
+    let key = issued.expect("a key").row;
+    let rotated = control
+        .rotate_key(&manuel, key.id, key.version, Overlap::AT_ONCE, Utc::now())
+        .await;
+    rotated.expect("rotated");
+    let view = control
+        .person_view(&boss, id(&manuel), Utc::now())
+        .await
+        .expect("a page");
+    assert_eq!(view.issued.service_keys.len(), 1, "they have seen its secret");
+    let version = row(&tollgate, id(&manuel)).await.version;
+    control
+        .disable_person(&boss, id(&manuel), version, Kept::default(), Utc::now())
+        .await
+        .expect("closed");
+    let key = control.key(&boss, key.id).await.expect("a key");
+    assert!(key.revoked_at.is_some());
 }
 
 #[tokio::test]

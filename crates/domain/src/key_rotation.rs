@@ -82,7 +82,8 @@ pub struct Rotation {
 impl Rotation {
     /// Decides at `now`. While an overlap runs, the old secret keeps its end and the pending one is replaced, so that whoever
     /// lost the answer loses nothing but time. Without overlap nothing but the new secret works, whatever was before.
-    pub fn new(secrets: &[KeySecret], overlap: Overlap, now: DateTime<Utc>) -> Self {
+    /// No secret outlives `ended`, the end that the key had with it: a new end is the new secret's alone.
+    pub fn new(secrets: &[KeySecret], overlap: Overlap, ended: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Self {
         let old = secrets
             .iter()
             .filter_map(|secret| Some((secret.hash, secret.valid_until?)))
@@ -92,7 +93,10 @@ impl Rotation {
         let kept = match (overlap, old, current) {
             (Overlap::AT_ONCE, ..) => None,
             (_, Some(old), _) => Some(old),
-            (overlap, None, Some(current)) => Some((current.hash, overlap.end(now))),
+            (overlap, None, Some(current)) => {
+                let until = overlap.end(now);
+                Some((current.hash, ended.map_or(until, |ended| until.min(ended))))
+            }
             (_, None, None) => None,
         };
         let stays = |hash: SecretHash| kept.is_some_and(|(kept, _)| kept == hash);

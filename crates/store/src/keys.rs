@@ -247,7 +247,7 @@ pub struct NewKey {
 pub enum KeysOf {
     /// Those that a person owns.
     Owner(PersonId),
-    /// Those of service accounts that a person issued: in one tenant only, or in all but one.
+    /// Those of service accounts that a person issued, or gave a secret that is there: in one tenant only, or in all but one.
     IssuedBy {
         /// Who issued them.
         person: PersonId,
@@ -365,14 +365,16 @@ impl Store {
         Ok(done.rows_affected())
     }
 
-    /// The unrevoked keys that are meant, expired ones among them; by id. As many as there are: a tenant's keys are bounded.
+    /// The unrevoked keys that are meant, expired ones among them; by id. As many as there are: those that work are bounded.
     pub async fn unrevoked_keys(&self, of: KeysOf) -> Result<Vec<KeyRow>, StoreError> {
         let columns = of.columns();
         let ids = sqlx::query_scalar!(
             "select id from keys
              where revoked_at is null
                and (owner_id = $1
-                    or (created_by_id = $2 and owner_id is null
+                    or ((created_by_id = $2
+                         or id in (select key_id from key_secrets where key_secrets.created_by_id = $2))
+                        and owner_id is null
                         and ($3::uuid is null or tenant_id = $3)
                         and ($4::uuid is null or tenant_id <> $4)))
              order by id",
@@ -456,7 +458,7 @@ pub async fn insert(transaction: &mut Transaction, key: &NewKey) -> Result<(), S
     )
     .execute(&mut **transaction)
     .await?;
-    insert_secret(transaction, key.id, key.secret_hash, key.created_at).await
+    insert_secret(transaction, key.id, key.secret_hash, key.created_at, key.created_by_id).await
 }
 
 /// Changes a key that is locked.
@@ -519,6 +521,7 @@ pub async fn rotate(
     rotation: &Rotation,
     secret_hash: SecretHash,
     created_at: DateTime<Utc>,
+    created_by_id: Option<PersonId>,
 ) -> Result<(), StoreError> {
     remove_secrets(transaction, &rotation.removed).await?;
     if let Some((hash, valid_until)) = rotation.kept {
@@ -530,7 +533,7 @@ pub async fn rotate(
         .execute(&mut **transaction)
         .await?;
     }
-    insert_secret(transaction, id, secret_hash, created_at).await?;
+    insert_secret(transaction, id, secret_hash, created_at, created_by_id).await?;
     tell_gateways(transaction, id).await
 }
 
@@ -545,12 +548,14 @@ async fn insert_secret(
     id: KeyId,
     secret_hash: SecretHash,
     created_at: DateTime<Utc>,
+    created_by_id: Option<PersonId>,
 ) -> Result<(), StoreError> {
     sqlx::query!(
-        "insert into key_secrets (secret_hash, key_id, created_at) values ($1, $2, $3)",
+        "insert into key_secrets (secret_hash, key_id, created_at, created_by_id) values ($1, $2, $3, $4)",
         secret_hash.0.as_slice(),
         id.0,
         created_at,
+        created_by_id.map(|id| id.0),
     )
     .execute(&mut **transaction)
     .await?;
@@ -594,7 +599,9 @@ pub async fn lock_unrevoked(transaction: &mut Transaction, of: KeysOf) -> Result
         "select id from keys
          where revoked_at is null
            and (owner_id = $1
-                or (created_by_id = $2 and owner_id is null
+                or ((created_by_id = $2
+                     or id in (select key_id from key_secrets where key_secrets.created_by_id = $2))
+                    and owner_id is null
                     and ($3::uuid is null or tenant_id = $3)
                     and ($4::uuid is null or tenant_id <> $4)))
          order by id

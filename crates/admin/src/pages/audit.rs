@@ -348,7 +348,7 @@ fn done_to(named: &NamedAuditEntry, visitor: &Visitor) -> AnyView {
 }
 
 fn place_of(named: &NamedAuditEntry, visitor: &Visitor) -> (String, Option<String>) {
-    let everything = visitor.sees_everything();
+    let (entry, everything) = (&named.entry, visitor.sees_everything());
     let name_of = |id: &dyn Display| named.subject_name.clone().unwrap_or_else(|| id.to_string());
     let tenant = |id: &TenantId| t!("tenant {name}", name = name_of(id));
     let plan = |id: &PlanId| t!("plan {name}", name = name_of(id));
@@ -381,7 +381,8 @@ fn place_of(named: &NamedAuditEntry, visitor: &Visitor) -> (String, Option<Strin
         AuditSubject::Plan(id) => (plan(id), everything.then(|| format!("/plans/{id}"))),
         AuditSubject::Person(id) => (
             t!("person {name}", name = name_of(id)),
-            Some(super::people::one::address_of(*id)),
+            // Who has left a manager's tenant is out of their reach.
+            (entry.action != "person.leave").then(|| super::people::one::address_of(*id)),
         ),
         AuditSubject::ManagementToken(id) => (
             t!("management token {name}", name = name_of(id)),

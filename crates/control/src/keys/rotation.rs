@@ -41,7 +41,7 @@ impl Control {
     /// asked for.
     ///
     /// Whoever lost the answer rotates again: while an overlap runs, the pending secret is replaced, and the old one keeps its
-    /// end, whatever overlap is asked for. Without an overlap ([`Overlap::AT_ONCE`]) nothing but the new secret works.
+    /// end, whatever overlap is asked for. No secret outlives the end that the key had with it. Without an overlap ([`Overlap::AT_ONCE`]) nothing but the new secret works.
     /// Fields `key`, `expiry`.
     pub async fn rotate_key(
         &self,
@@ -74,9 +74,9 @@ impl Control {
             keys::update(&mut transaction, id, &values).await?;
         }
         let secrets = keys::secrets(&mut transaction, id).await?;
-        let rotation = Rotation::new(&secrets, overlap, now);
+        let rotation = Rotation::new(&secrets, overlap, before.expires_at, now);
         let text = KeyText::renew(&before.public_id, &random::bytes::<KEY_RANDOM_BYTES>(&*self.random));
-        keys::rotate(&mut transaction, id, &rotation, text.hash(), now).await?;
+        keys::rotate(&mut transaction, id, &rotation, text.hash(), now, actor.person_id()).await?;
         let row = keys::lock(&mut transaction, id).await?.ok_or(NOT_FOUND)?;
         let action = if rotation.replaces_pending {
             "key.replace_secret"

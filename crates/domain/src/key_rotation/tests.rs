@@ -42,7 +42,7 @@ fn works(secrets: &[KeySecret], at: DateTime<Utc>) -> Vec<SecretHash> {
 #[test]
 fn both_secrets_work_until_the_overlap_ends() {
     let before = vec![secret(1, None)];
-    let rotation = Rotation::new(&before, Overlap::default(), at(0));
+    let rotation = Rotation::new(&before, Overlap::default(), None, at(0));
     assert_eq!(rotation.kept, Some((SecretHash([1; 32]), at(24 * 3_600))));
     assert!(rotation.removed.is_empty() && !rotation.replaces_pending);
     let after = rotated(before, &rotation, secret(2, None));
@@ -51,9 +51,18 @@ fn both_secrets_work_until_the_overlap_ends() {
 }
 
 #[test]
+fn no_secret_outlives_the_end_that_the_key_had_with_it() {
+    let before = vec![secret(1, None)];
+    let rotation = Rotation::new(&before, Overlap::default(), Some(at(3_600)), at(0));
+    assert_eq!(rotation.kept, Some((SecretHash([1; 32]), at(3_600))));
+    let rotation = Rotation::new(&before, Overlap::default(), Some(at(48 * 3_600)), at(0));
+    assert_eq!(rotation.kept, Some((SecretHash([1; 32]), at(24 * 3_600))));
+}
+
+#[test]
 fn a_lost_answer_is_made_good_by_another_secret_in_its_place() {
     let lost = vec![secret(2, None), secret(1, Some(at(100)))];
-    let rotation = Rotation::new(&lost, Overlap::OFFERED[4], at(50));
+    let rotation = Rotation::new(&lost, Overlap::OFFERED[4], None, at(50));
     assert!(rotation.replaces_pending);
     assert_eq!(rotation.removed, [SecretHash([2; 32])], "the pending one is replaced");
     assert_eq!(
@@ -62,7 +71,7 @@ fn a_lost_answer_is_made_good_by_another_secret_in_its_place() {
         "the old one keeps its end"
     );
     // An overlap that is over is none.
-    let rotation = Rotation::new(&lost, Overlap::OFFERED[1], at(100));
+    let rotation = Rotation::new(&lost, Overlap::OFFERED[1], None, at(100));
     assert!(!rotation.replaces_pending);
     assert_eq!(rotation.removed, [SecretHash([1; 32])]);
     assert_eq!(rotation.kept, Some((SecretHash([2; 32]), at(100 + 3_600))));
@@ -71,7 +80,7 @@ fn a_lost_answer_is_made_good_by_another_secret_in_its_place() {
 #[test]
 fn at_once_ends_whatever_was_before() {
     let during = vec![secret(2, None), secret(1, Some(at(100)))];
-    let rotation = Rotation::new(&during, Overlap::AT_ONCE, at(50));
+    let rotation = Rotation::new(&during, Overlap::AT_ONCE, None, at(50));
     assert_eq!(rotation.removed.len(), 2);
     assert_eq!(rotation.kept, None);
     assert!(!rotation.replaces_pending);
@@ -95,7 +104,7 @@ proptest! {
             now += pause;
             let overlap = Overlap::of_seconds(overlap).expect("in range");
             let old: Vec<_> = secrets.iter().filter(|secret| secret.valid_until.is_some()).cloned().collect();
-            let rotation = Rotation::new(&secrets, overlap, at(now));
+            let rotation = Rotation::new(&secrets, overlap, None, at(now));
             secrets = rotated(secrets, &rotation, secret(number, None));
             prop_assert!(secrets.len() <= 2);
             prop_assert_eq!(secrets.iter().filter(|secret| secret.valid_until.is_none()).count(), 1);

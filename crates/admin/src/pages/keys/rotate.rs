@@ -322,6 +322,12 @@ pub async fn rotate_key(#[server(flatten)] form: RotateForm) -> Result<(), Serve
             let issued = match control.rotate_key(actor, id, version, draft, now).await {
                 Ok(issued) => issued,
                 Err(ControlError::Conflict { .. }) => {
+                    // Pressed twice: what the first press has made is still to be shown.
+                    visit.session.load().await.map_err(PageError::from)?;
+                    let made: Option<IssuedSecret> = session::secret(&visit.session, now).await?;
+                    if made.is_some_and(|made| made.id == id) {
+                        return Ok(Done::go("/keys/issued"));
+                    }
                     // Not to be sent again as it is: what it says of the old secret may be of another one by now.
                     let says = overtaken(&control.key(actor, id).await?, &visit.format);
                     session::keep_problem(&visit.session, says).await?;
