@@ -280,12 +280,12 @@ fn row(named: &NamedAuditEntry, visitor: &Visitor, format: &Format) -> AnyView {
             <th scope="row" class="nowrap" data-label=time>
                 <a href=format!("{ADDRESS}/{}", entry.id)>{format.bare_time(entry.at)}</a>
             </th>
-            <td translate="no" data-label=who>{entry.actor.clone()}</td>
+            <td class="value" translate="no" data-label=who>{entry.actor.clone()}</td>
             <td class="nowrap" data-label=what>{action(&entry.action)}</td>
             <td data-label=subject>{done_to(named, visitor)}</td>
             <td data-label=changed>{in_short(named)}</td>
             <td data-label=whose>{tenant}</td>
-            <td class="nowrap" data-label=from>{origin(named)}</td>
+            <td data-label=from>{origin(named)}</td>
         </tr>
     }
     .into_any()
@@ -326,7 +326,11 @@ fn difference_of(named: &NamedAuditEntry) -> Difference {
 }
 
 fn origin(named: &NamedAuditEntry) -> AnyView {
-    let peer = named.entry.peer.clone().map(|peer| view! { <code>{peer}</code> });
+    let peer = named
+        .entry
+        .peer
+        .clone()
+        .map(|peer| view! { <code class="nowrap">{peer}</code> });
     view! { {surface(named.surface)} <br /> {peer} }.into_any()
 }
 
