@@ -97,12 +97,6 @@ impl UnknownJobStatus {
     }
 }
 
-impl From<&UnknownJobStatus> for Text {
-    fn from(error: &UnknownJobStatus) -> Self {
-        error.text()
-    }
-}
-
 impl FromStr for JobStatus {
     type Err = UnknownJobStatus;
 

@@ -105,12 +105,6 @@ impl UnknownScope {
     }
 }
 
-impl From<&UnknownScope> for Text {
-    fn from(error: &UnknownScope) -> Self {
-        error.text()
-    }
-}
-
 impl FromStr for Scope {
     type Err = UnknownScope;
 
@@ -280,12 +274,6 @@ impl UnknownDimension {
     /// What is wrong with it.
     pub fn text(self) -> Text {
         text!("this is not a dimension of a limit")
-    }
-}
-
-impl From<&UnknownDimension> for Text {
-    fn from(error: &UnknownDimension) -> Self {
-        error.text()
     }
 }
 

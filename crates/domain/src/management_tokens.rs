@@ -143,12 +143,6 @@ impl UnknownPermission {
     }
 }
 
-impl From<&UnknownPermission> for Text {
-    fn from(error: &UnknownPermission) -> Self {
-        error.text()
-    }
-}
-
 impl FromStr for Permission {
     type Err = UnknownPermission;
 

@@ -89,12 +89,6 @@ impl ParseAmountError {
     }
 }
 
-impl From<&ParseAmountError> for Text {
-    fn from(error: &ParseAmountError) -> Self {
-        error.text()
-    }
-}
-
 impl FromStr for Nanos {
     type Err = ParseAmountError;
 

@@ -60,12 +60,6 @@ impl UnknownRole {
     }
 }
 
-impl From<&UnknownRole> for Text {
-    fn from(error: &UnknownRole) -> Self {
-        error.text()
-    }
-}
-
 impl FromStr for Role {
     type Err = UnknownRole;
 

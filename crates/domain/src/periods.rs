@@ -110,12 +110,6 @@ impl UnknownPeriod {
     }
 }
 
-impl From<&UnknownPeriod> for Text {
-    fn from(error: &UnknownPeriod) -> Self {
-        error.text()
-    }
-}
-
 impl FromStr for Period {
     type Err = UnknownPeriod;
 
@@ -186,12 +180,6 @@ impl NotAMonth {
     /// What to write instead.
     pub fn text(self) -> Text {
         text!("write a month as year and month, for example 2026-11")
-    }
-}
-
-impl From<&NotAMonth> for Text {
-    fn from(error: &NotAMonth) -> Self {
-        error.text()
     }
 }
 

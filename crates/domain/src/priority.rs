@@ -125,12 +125,6 @@ impl UnknownPriority {
     }
 }
 
-impl From<&UnknownPriority> for Text {
-    fn from(error: &UnknownPriority) -> Self {
-        error.text()
-    }
-}
-
 impl FromStr for Priority {
     type Err = UnknownPriority;
 

@@ -224,12 +224,6 @@ impl UnknownRefusalCode {
     }
 }
 
-impl From<&UnknownRefusalCode> for Text {
-    fn from(error: &UnknownRefusalCode) -> Self {
-        error.text()
-    }
-}
-
 impl FromStr for RefusalCode {
     type Err = UnknownRefusalCode;
 

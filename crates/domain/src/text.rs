@@ -91,6 +91,30 @@ macro_rules! words {
 
 words!(&str, &String, String, i16, i32, i64, u16, u32, u64, usize);
 
+/// What is wrong with a word that somebody has written is told by its own text.
+macro_rules! told {
+    ($($error:ty),+ $(,)?) => {
+        $(impl From<&$error> for Text {
+            fn from(error: &$error) -> Self {
+                error.text()
+            }
+        })+
+    };
+}
+
+told!(
+    crate::jobs::UnknownJobStatus,
+    crate::limits::UnknownScope,
+    crate::limits::UnknownDimension,
+    crate::management_tokens::UnknownPermission,
+    crate::money::ParseAmountError,
+    crate::people::UnknownRole,
+    crate::periods::UnknownPeriod,
+    crate::periods::NotAMonth,
+    crate::priority::UnknownPriority,
+    crate::refusals::UnknownRefusalCode,
+);
+
 /// A piece of a text: what stands there, or the name of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
